@@ -1,0 +1,288 @@
+"""Rows matched with totals: the one door through which supervision enters.
+
+Whatever form the supervision had, behind this door it is lower and upper class masses per bag, and
+labels that are given for single rows.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
+from apportion.exceptions import SupervisionError, name_some
+from apportion.multipliers import Groups, shift_into_box
+from apportion.tables import factorize, unknown_class
+from apportion.totals import Totals, masses_for, refuse_infeasible, sorted_classes, tighten
+
+
+class Bags:
+    """The rows' bags, the bags' class masses and the rows' given labels.
+
+    A row with a given label leaves its bag and takes its label out of the bag's masses; the rows
+    that stay are the open ones.
+
+    Attributes
+    ----------
+    ids : tuple
+        Ids of the bags that have rows, in the order of the table.
+    classes : ndarray of shape (n_classes,)
+        The classes, sorted.
+    codes : ndarray of shape (n_rows,)
+        Each row's bag, as a position in `ids`; -1 = in no bag.
+    given : ndarray of shape (n_rows,)
+        Each row's given label, as a position in `classes`; -1 = none.
+    lower, upper : ndarray of shape (n_bags, n_classes)
+        Bounds of the class masses of all rows of a bag.
+    open_lower, open_upper : ndarray of shape (n_bags, n_classes)
+        Bounds of the class masses of its open rows.
+    groups, open_groups : Groups
+        All rows, and the open rows, by bag.
+    """
+
+    def __init__(
+        self,
+        ids: tuple[Any, ...],
+        classes: AnyArray,
+        codes: IntArray,
+        lower: FloatArray,
+        upper: FloatArray,
+        given: IntArray,
+    ) -> None:
+        self.ids = ids
+        self.classes = classes
+        self.codes = codes
+        self.lower = lower
+        self.upper = upper
+        self.given = given
+        self.groups = Groups(codes, len(ids))
+        self.open_groups = Groups(np.where(given >= 0, -1, codes), len(ids))
+        self.open_lower, self.open_upper = self._open_masses()
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.codes)
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return len(self.classes)
+
+    @cached_property
+    def exact(self) -> BoolArray:
+        """Which bags have exact totals for all classes."""
+        return np.all(self.upper - self.lower <= 1e-9, axis=1)
+
+    @cached_property
+    def overall(self) -> FloatArray:
+        """The class shares of all rows, as far as the totals tell.
+
+        Bags count by their size and by how narrow their widest interval is; given labels in no
+        bag count in full. Where nothing is known, all classes are equally likely.
+        """
+        size = np.maximum(self.groups.sizes, 1.0)[:, None]
+        middle = 0.5 * (self.lower + self.upper) / size
+        middle /= np.maximum(middle.sum(axis=1, keepdims=True), 1e-300)
+        known = self.groups.sizes * (1.0 - ((self.upper - self.lower) / size).max(axis=1))
+        loose = self.given[(self.given >= 0) & (self.codes < 0)]
+        mass = known @ middle + np.bincount(loose, minlength=self.n_classes)
+        if mass.sum() <= 0:
+            return np.full(self.n_classes, 1.0 / self.n_classes)
+        return mass / mass.sum()
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """The shares of each bag's open rows: exact ones as given, else nearest to `overall`.
+
+        This is `argmin_p ‖p - overall‖` over the shares that a bag's bounds allow.
+        """
+        return self._nearest_shares(self.open_lower, self.open_upper, self.open_groups.sizes)
+
+    @cached_property
+    def total_shares(self) -> FloatArray:
+        """The shares of all of a bag's rows, given labels among them; see `shares`."""
+        return self._nearest_shares(self.lower, self.upper, self.groups.sizes)
+
+    def prior(self) -> FloatArray:
+        """Return the soft labels F⁰ to start from: every row has its bag's shares.
+
+        A row in no bag has the overall shares, a row with a given label that label.
+        """
+        F = np.concatenate([self.shares, self.overall[None]])[self.open_groups.codes]
+        return self.with_given(F)
+
+    def with_given(self, F: FloatArray) -> FloatArray:
+        """Return the soft labels with the given rows at their labels; changes F."""
+        rows = np.flatnonzero(self.given >= 0)
+        F[rows] = 0.0
+        F[rows, self.given[rows]] = 1.0
+        return F
+
+    def _nearest_shares(
+        self, lower: FloatArray, upper: FloatArray, sizes: FloatArray
+    ) -> FloatArray:
+        K, c = lower.shape
+        size = np.maximum(sizes, 1.0)[:, None]
+        low, high = (lower / size).ravel(), (upper / size).ravel()
+        cells = Groups(np.repeat(np.arange(K), c), K)
+        one = np.where(sizes > 0, 1.0, low.reshape(K, c).sum(axis=1))
+        wanted = np.tile(self.overall, K)
+        nearest, _ = shift_into_box(wanted, np.ones(K * c), low, high, cells, one, one)
+        return nearest.reshape(K, c)
+
+    def _open_masses(self) -> tuple[FloatArray, FloatArray]:
+        rows = np.flatnonzero((self.given >= 0) & (self.codes >= 0))
+        if not rows.size:
+            return self.lower, self.upper
+        taken = np.zeros(self.lower.shape)
+        np.add.at(taken, (self.codes[rows], self.given[rows]), 1.0)
+        lower = np.maximum(self.lower - taken, 0.0)
+        upper = self.upper - taken
+        for k, h in zip(*np.nonzero(upper < -1e-9), strict=True):
+            row = rows[(self.codes[rows] == k) & (self.given[rows] == h)][-1]
+            raise self._contradiction(row, k, h, taken[k, h])
+        upper = np.maximum(upper, 0.0)
+        sizes = self.open_groups.sizes
+        for k in np.flatnonzero(
+            (lower.sum(axis=1) > sizes + 1e-9) | (upper.sum(axis=1) < sizes - 1e-9)
+        ):
+            here = rows[self.codes[rows] == k]
+            h = int(np.argmax(taken[k] - self.upper[k]))
+            raise self._contradiction(int(here[-1]), int(k), h, taken[k, h])
+        refuse_infeasible(self.ids, lower, upper, sizes)
+        return tighten(lower, upper, sizes)
+
+    def _contradiction(self, row: int, k: int, h: int, count: float) -> SupervisionError:
+        label = self.classes.tolist()[h]
+        return SupervisionError(
+            f"row {row} in bag {self.ids[k]!r}",
+            f"the given label {label!r}, the bag's given labels of this class being {count:g}",
+            f"{self.lower[k, h]:g} to {self.upper[k, h]:g} rows of class {label!r} in this bag",
+            "correct the labels or the bag's totals",
+        )
+
+
+def match_bags(
+    n_rows: int,
+    y: Any = None,
+    bags: Any = None,
+    proportions: Any = None,
+    *,
+    classes: AnyArray | None = None,
+) -> Bags:
+    """Return the rows matched with their bags' totals and given labels.
+
+    Parameters
+    ----------
+    n_rows : int
+        The number of rows.
+    y : array-like of shape (n_rows,), optional
+        Given labels; missing = not known.
+    bags : array-like of shape (n_rows,), optional
+        Bag ids, anything hashable; missing = in no bag.
+    proportions : Totals, dataframe, mapping or array, optional
+        The bags' totals; anything but a `Totals` is read by `Totals.from_proportions`.
+    classes : ndarray of shape (n_classes,), optional
+        The classes, where they are known beforehand: others are an error, absent ones have mass 0.
+
+    Examples
+    --------
+    >>> bags = match_bags(4, bags=["a", "a", "b", "b"], proportions={"a": 0.5, "b": 1.0})
+    >>> bags.lower
+    array([[1., 1.],
+           [0., 2.]])
+    """
+    if (bags is None) != (proportions is None):
+        here, absent = ("bags", "proportions") if proportions is None else ("proportions", "bags")
+        raise SupervisionError(
+            "the supervision",
+            f"`{here}` without `{absent}`",
+            "both, or neither and labels `y` alone",
+            f"pass `{absent}` too",
+        )
+    if bags is None and y is None:
+        raise SupervisionError(
+            "the supervision",
+            "neither bags with proportions nor labels; y is None and requires y to be passed "
+            "where there are no bags",
+            "`bags` and `proportions`, or `y`, or all three",
+            "say how the classes are shared out, e.g. fit(X, bags=day, proportions=table)",
+        )
+    label_codes, labels = (np.full(n_rows, -1), []) if y is None else factorize(y, "label")
+    _refuse_other_length("y", label_codes, n_rows)
+    if bags is None:
+        if not labels:
+            raise SupervisionError(
+                "y", "no label at all", "at least one label", "label a row, or give bags and totals"
+            )
+        classes, order = sorted_classes(labels)
+        place = np.argsort(order)
+        none = np.zeros((0, len(classes)))
+        given = np.append(place, -1)[label_codes]
+        return Bags((), classes, np.full(n_rows, -1), none, none, given)
+
+    totals = (
+        proportions if isinstance(proportions, Totals) else Totals.from_proportions(proportions)
+    )
+    if classes is not None:
+        totals = totals.with_classes(classes)
+    row_codes, ids = factorize(bags, "bag id")
+    _refuse_other_length("bags", row_codes, n_rows)
+    position = {bag: k for k, bag in enumerate(totals.ids)}
+    for code, bag in enumerate(ids):
+        if bag not in position:
+            raise _no_totals(bag, int(np.flatnonzero(row_codes == code)[0]), totals, proportions)
+    used = sorted(position[bag] for bag in ids)
+    new_place = {old: new for new, old in enumerate(used)}
+    to_new = np.array([new_place[position[bag]] for bag in ids] + [-1], dtype=np.intp)
+    codes = to_new[row_codes]
+    sizes = np.bincount(codes[codes >= 0], minlength=len(used)).astype(np.float64)
+    lower, upper = masses_for(totals, np.array(used, dtype=np.intp), sizes)
+    given = _given_codes(label_codes, labels, totals.classes)
+    return Bags(tuple(totals.ids[k] for k in used), totals.classes, codes, lower, upper, given)
+
+
+def _given_codes(codes: IntArray, labels: list[Any], classes: AnyArray) -> IntArray:
+    known = {label: h for h, label in enumerate(classes.tolist())}
+    for code, label in enumerate(labels):
+        if label not in known:
+            row = int(np.flatnonzero(codes == code)[0])
+            raise unknown_class(f"row {row}, label {label!r}", list(known))
+    return np.array([known[label] for label in labels] + [-1], dtype=np.intp)[codes]
+
+
+def _refuse_other_length(name: str, codes: IntArray, n_rows: int) -> None:
+    if len(codes) != n_rows:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, "
+            f"`{name}` has {len(codes)} values. Give one value a row."
+        )
+
+
+def _no_totals(bag: Any, row: int, totals: Totals, source: Any) -> SupervisionError:
+    """Return the error for a bag that has rows but no line in the table."""
+    from_array = not isinstance(source, Totals) and np.ndim(source) in (1, 2)
+    from_array = from_array and totals.ids == tuple(range(len(totals.ids)))
+    if from_array and not hasattr(source, "columns") and not hasattr(source, "index"):
+        return SupervisionError(
+            f"bag {bag!r} (row {row})",
+            "no totals: an array of proportions has no bag ids, its row k is bag k",
+            f"bag ids from 0 to {len(totals.ids) - 1}, or a mapping from bag id to shares",
+            "pass a mapping or a dataframe with the bag ids",
+        )
+    alike = [other for other in totals.ids if str(other) == str(bag)]
+    hint = (
+        f"the table has {alike[0]!r} of type {type(alike[0]).__name__}, the rows have "
+        f"{type(bag).__name__}: make the types equal"
+        if alike
+        else "add a line for it (missing cells for 'not known'), or make the id missing"
+    )
+    return SupervisionError(
+        f"bag {bag!r} (row {row})",
+        "rows, but no line in the table of totals",
+        f"the bags of the table: {name_some(map(repr, totals.ids))}",
+        hint,
+    )

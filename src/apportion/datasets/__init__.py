@@ -1,0 +1,6 @@
+"""Data to try things on."""
+
+from apportion.datasets.make_bags import make_bags
+from apportion.datasets.synthetic import make_xor
+
+__all__ = ["make_bags", "make_xor"]

@@ -1,0 +1,121 @@
+"""From soft labels to one label a row."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from apportion._typing import BoolArray, FloatArray, IntArray
+from apportion.bags import Bags
+from apportion.multipliers import Groups
+from apportion.transport import transport
+
+_GRAIN = 1e-9
+"""Soft labels closer than this are tied: differences below it are rounding, not evidence."""
+
+
+class Decoding(NamedTuple):
+    """Labels as positions in the classes, and which rows only a tie-break decided."""
+
+    labels: IntArray
+    tied: BoolArray
+
+
+def threshold(F: FloatArray, bags: Bags | None = None) -> Decoding:
+    """Return every row's most likely class; among equals the first in the order of the classes.
+
+    For two classes this is the paper's sgn(f - 0.5). Bag counts are not kept.
+    """
+    scores = _grains(F)
+    labels = np.argmax(scores, axis=1)
+    best = np.take_along_axis(scores, labels[:, None], axis=1)
+    tied = (scores == best).sum(axis=1) > 1
+    if bags is not None:
+        labels, tied = _with_given(labels, tied, bags)
+    return Decoding(labels, tied)
+
+
+def quota(F: FloatArray, bags: Bags, ranks: IntArray) -> Decoding:
+    """Return the labels of largest total soft label among those that keep every bag's counts.
+
+    Counts are the bag's masses rounded by largest remainder. Rows in no bag take their most
+    likely class.
+
+    Parameters
+    ----------
+    F : ndarray of shape (n_rows, n_classes)
+        Soft labels.
+    bags : Bags
+        The bags; given labels are kept.
+    ranks : ndarray of shape (n_rows,)
+        An order of the rows to break exact ties by; see `hash_ranks`.
+    """
+    labels, tied = threshold(F)
+    rows = np.flatnonzero(bags.open_groups.codes >= 0)
+    rows = rows[np.argsort(ranks[rows])]
+    if rows.size:
+        groups = Groups(bags.open_groups.codes[rows], len(bags.ids))
+        quotas = round_to_counts(_soft_masses(F, bags), bags.open_groups.sizes)
+        scores = _grains(F[rows])
+        if F.shape[1] == 2:
+            labels[rows], tied[rows] = _take_top(scores[:, 1], groups, quotas[:, 1])
+        else:
+            labels[rows], tied[rows] = transport(scores, groups, quotas, _GRAIN)
+    return Decoding(*_with_given(labels, tied, bags))
+
+
+def round_to_counts(masses: FloatArray, sizes: FloatArray) -> IntArray:
+    """Return whole numbers near the masses that sum to the sizes, by largest remainder.
+
+    Equal remainders go to the first class.
+
+    Examples
+    --------
+    >>> round_to_counts(np.array([[1.5, 1.5, 2.0], [0.2, 0.4, 2.4]]), np.array([5.0, 3.0]))
+    array([[2, 1, 2],
+           [0, 1, 2]])
+    """
+    down = np.floor(masses + _GRAIN)
+    remainders = np.rint((masses - down) / _GRAIN)
+    missing = np.rint(sizes - down.sum(axis=1)).astype(np.intp)
+    order = np.argsort(-remainders, axis=1, kind="stable")
+    places = np.empty_like(order)
+    np.put_along_axis(places, order, np.arange(masses.shape[1])[None, :], axis=1)
+    return (down + (places < missing[:, None])).astype(np.intp)
+
+
+def _soft_masses(F: FloatArray, bags: Bags) -> FloatArray:
+    """Return the bags' masses where they are exact, else the soft labels' sums within them."""
+    exact = bags.open_upper - bags.open_lower <= _GRAIN
+    sums = np.clip(bags.open_groups.sum(F), bags.open_lower, bags.open_upper)
+    return np.where(exact, bags.open_lower, sums)
+
+
+def _grains(F: FloatArray) -> IntArray:
+    return np.rint(F / _GRAIN).astype(np.int64)
+
+
+def _take_top(scores: IntArray, groups: Groups, counts: IntArray) -> tuple[IntArray, BoolArray]:
+    """Label the `counts` highest rows of each group 1 and the others 0; rows come in tie order.
+
+    Rows are tied when they score like the last that was taken and the first that was not.
+    """
+    order = np.lexsort((-scores, groups.codes))
+    sizes = groups.sizes.astype(np.intp)
+    starts = np.cumsum(sizes) - sizes
+    place = np.empty(len(scores), dtype=np.intp)
+    place[order] = np.arange(len(scores)) - starts[groups.codes[order]]
+    labels = (place < counts[groups.codes]).astype(np.intp)
+
+    divided = np.flatnonzero((counts > 0) & (counts < sizes))
+    last = order[starts[divided] + counts[divided] - 1]
+    first_not = order[starts[divided] + counts[divided]]
+    level = np.full(groups.n_groups, np.iinfo(np.int64).min)
+    level[divided] = np.where(scores[last] == scores[first_not], scores[last], level[divided])
+    return labels, scores == level[groups.codes]
+
+
+def _with_given(labels: IntArray, tied: BoolArray, bags: Bags) -> tuple[IntArray, BoolArray]:
+    known = bags.given >= 0
+    return np.where(known, bags.given, labels), tied & ~known

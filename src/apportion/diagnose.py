@@ -1,0 +1,159 @@
+"""What a design of bags can tell apart, and what it cannot, before anything is fitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from apportion._typing import AnyArray, FloatArray
+from apportion.bags import Bags, match_bags
+
+_NOTHING = 1e-9
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """How much the totals say.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        The classes.
+    index : float
+        The information index `Σ n_k ‖π_k - π̄‖² / (n (1 - ‖π̄‖²))`: 0 when all bags have the same
+        proportions, 1 when every bag is pure. For two classes: the share of the label's variance
+        that lies between bags.
+    pairwise : ndarray of shape (n_classes, n_classes)
+        The same index for every pair of classes alone; NaN where a class has no mass.
+    rank : int
+        The rank of the table of proportions; less than the number of classes when some mixture
+        of classes looks the same in every bag.
+    smallest_singular_value : float
+        Of the table of proportions with bags weighted by size: near 0, small errors in the totals
+        are large errors in what they say.
+    findings : tuple of str
+        What cannot be told apart, in words; empty when there is nothing to say.
+    """
+
+    classes: AnyArray
+    index: float
+    pairwise: FloatArray
+    rank: int
+    smallest_singular_value: float
+    findings: tuple[str, ...]
+
+    @property
+    def uninformative(self) -> bool:
+        """Whether some pair of classes cannot be told apart by any bag."""
+        return bool(self.findings)
+
+    def __str__(self) -> str:
+        lines = [
+            f"information index {self.index:.3f} (0: equal proportions in every bag, 1: pure bags)",
+            f"rank {self.rank} of {len(self.classes)} classes, "
+            f"smallest singular value {self.smallest_singular_value:.3g}",
+        ]
+        labels = self.classes.tolist()
+        pairs = [
+            (self.pairwise[g, h], labels[g], labels[h])
+            for g, h in combinations(range(len(labels)), 2)
+            if np.isfinite(self.pairwise[g, h])
+        ]
+        if len(labels) > 2 and pairs:
+            index, one, other = min(pairs, key=lambda pair: pair[0])
+            lines.append(f"hardest pair: {one!r} and {other!r}, index {index:.3f}")
+        return "\n".join([*lines, *self.findings])
+
+
+def diagnose(bags: Any = None, proportions: Any = None, *, y: Any = None) -> Diagnosis:
+    """Return what the totals can tell apart.
+
+    Parameters
+    ----------
+    bags : array-like of shape (n_rows,)
+        One bag id a row.
+    proportions : Totals, dataframe, mapping or array
+        The bags' totals.
+    y : array-like of shape (n_rows,), optional
+        Given labels; each counts as a pure bag of one row.
+
+    Examples
+    --------
+    >>> same = {"mon": {"sit": 0.5, "stand": 0.5}, "tue": {"sit": 0.5, "stand": 0.5}}
+    >>> print(diagnose(["mon", "mon", "tue", "tue"], same).findings[0])
+    No bag tells 'sit' from 'stand' apart: they have equal shares in every bag, and to exchange them
+    changes nothing that the totals say.
+    """
+    rows = bags if bags is not None else y
+    n_rows = 0 if rows is None else len(rows)
+    return diagnose_bags(match_bags(n_rows, y, bags, proportions))
+
+
+def diagnose_bags(bags: Bags) -> Diagnosis:
+    """Return what matched bags can tell apart; see `diagnose`."""
+    shares, sizes = _design(bags)
+    n = max(sizes.sum(), 1.0)
+    mean = sizes @ shares / n
+    spread = float(sizes @ ((shares - mean) ** 2).sum(axis=1) / n)
+    whole = 1.0 - float((mean**2).sum())
+    pairwise = _pairwise_index(shares, sizes)
+    singular = np.linalg.svd(np.sqrt(sizes / n)[:, None] * shares, compute_uv=False)
+    c = bags.n_classes
+    values = np.pad(singular, (0, max(0, c - len(singular))))[:c]
+    return Diagnosis(
+        classes=bags.classes,
+        index=spread / whole if whole > _NOTHING else 1.0,
+        pairwise=pairwise,
+        rank=int((values > 1e-9 * max(float(values.max(initial=0.0)), 1e-300)).sum()),
+        smallest_singular_value=float(values.min(initial=np.inf)),
+        findings=_findings(bags, mean, pairwise),
+    )
+
+
+def _design(bags: Bags) -> tuple[FloatArray, FloatArray]:
+    """Return shares and sizes of the bags; a class's given labels are a pure bag of their own."""
+    given = np.bincount(bags.given[bags.given >= 0], minlength=bags.n_classes).astype(np.float64)
+    labelled = np.flatnonzero(given)
+    shares = np.vstack([bags.shares, np.eye(bags.n_classes)[labelled]])
+    sizes = np.concatenate([bags.open_groups.sizes, given[labelled]])
+    return shares[sizes > 0], sizes[sizes > 0]
+
+
+def _pairwise_index(shares: FloatArray, sizes: FloatArray) -> FloatArray:
+    """Return, for classes g and h, how much of the variance of 'g, not h' lies between bags."""
+    c = shares.shape[1]
+    index = np.full((c, c), np.nan)
+    for g, h in combinations(range(c), 2):
+        both = shares[:, g] + shares[:, h]
+        weight = sizes * both
+        ratio = np.divide(shares[:, g], both, out=np.zeros_like(both), where=both > 0)
+        total = weight.sum()
+        mean = weight @ ratio / total if total > 0 else 0.0
+        within = mean * (1.0 - mean)
+        if within > _NOTHING:
+            index[g, h] = index[h, g] = weight @ (ratio - mean) ** 2 / (total * within)
+    return index
+
+
+def _findings(bags: Bags, mean: FloatArray, pairwise: FloatArray) -> tuple[str, ...]:
+    labels = bags.classes.tolist()
+    sentences = []
+    for g, h in combinations(range(len(labels)), 2):
+        if not pairwise[g, h] <= _NOTHING:
+            continue
+        start = f"No bag tells {labels[g]!r} from {labels[h]!r} apart: "
+        if abs(mean[g] - mean[h]) <= _NOTHING:
+            sentences.append(
+                f"{start}they have equal shares in every bag, and to exchange them changes "
+                "nothing that the totals say."
+            )
+        else:
+            share = mean[g] / (mean[g] + mean[h])
+            sentences.append(
+                f"{start}they stand {share:.3g} to {1 - share:.3g} in every bag, and only the "
+                "size of groups of similar rows is left to go by."
+            )
+    return tuple(sentences)

@@ -1,0 +1,189 @@
+"""What the estimators that live on a graph of similar rows have in common."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from apportion._typing import AnyArray, FloatArray
+from apportion.bag_report import BagReport, report_bags
+from apportion.bags import Bags, match_bags
+from apportion.decode import Decoding, quota, threshold
+from apportion.diagnose import Diagnosis, diagnose_bags
+from apportion.estimators._base import BagClassifier
+from apportion.exceptions import (
+    AmbiguousTotalsWarning,
+    BagDesignWarning,
+    IsolatedRowsWarning,
+    name_some,
+)
+from apportion.graph import Graph, KNNGraph, PrecomputedGraph, RBFGraph, weighted_neighbours
+from apportion.hashing import hash_ranks
+from apportion.project import MassProjection
+from apportion.solve import Solution
+
+_NAMED_GRAPHS: dict[str, type[Graph]] = {
+    "auto": KNNGraph,
+    "knn": KNNGraph,
+    "rbf": RBFGraph,
+    "precomputed": PrecomputedGraph,
+}
+
+
+class GraphClassifier(BagClassifier):
+    """A classifier whose soft labels live on a graph; new rows ask their nearest fitted rows."""
+
+    graph: str | Graph
+    decode: str
+
+    classes_: AnyArray
+    graph_: Graph
+    label_distributions_: FloatArray
+    transduction_: AnyArray
+    tied_: AnyArray
+    bag_report_: BagReport
+    diagnosis_: Diagnosis
+
+    def predict(self, X: Any, *, bags: Any = None, proportions: Any = None) -> AnyArray:
+        """Return a label for every new row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            New rows; with a precomputed graph their similarities to the fitted rows.
+        bags, proportions : optional
+            Bag ids and totals of the new rows, where these are known: labels then follow `decode`
+            under these totals. Without totals, every row takes its most likely class.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        F, matched = self._predicted(X, bags, proportions)
+        if matched is None or self.decode == "threshold":
+            return np.asarray(self.classes_[threshold(F, matched).labels])
+        ranks = hash_ranks(X if self.graph_.sees_features else None, len(F))
+        return np.asarray(self.classes_[quota(F, matched, ranks).labels])
+
+    def predict_proba(self, X: Any, *, bags: Any = None, proportions: Any = None) -> FloatArray:
+        """Return soft labels of new rows: the weighted mean of their neighbours' soft labels.
+
+        With totals of the new rows' bags, the nearest soft labels that keep these totals. Rows
+        too far from all fitted rows are reported by an `IsolatedRowsWarning`.
+
+        Parameters
+        ----------
+        X, bags, proportions
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+            Columns in the order of `classes_`.
+        """
+        return self._predicted(X, bags, proportions)[0]
+
+    def _predicted(self, X: Any, bags: Any, proportions: Any) -> tuple[FloatArray, Bags | None]:
+        check_is_fitted(self)
+        X = self._checked_rows(X, reset=False, sparse_too=not self.graph_.sees_features)
+        weights, isolated = self.graph_.affinities(X)
+        if isolated.any():
+            warnings.warn(
+                f"{int(isolated.sum())} of {len(isolated)} new rows have no similar fitted row "
+                f"(rows {name_some(np.flatnonzero(isolated))}): their answer is that of the "
+                "nearest rows, however far, or the class shares where there are none.",
+                IsolatedRowsWarning,
+                stacklevel=3,
+            )
+        F = weighted_neighbours(weights, self.label_distributions_, self._overall)
+        if bags is None and proportions is None:
+            return F, None
+        matched = match_bags(len(F), None, bags, proportions, classes=self.classes_)
+        project = MassProjection(matched, np.ones(len(F)))
+        return project.from_columns(project(project.to_columns(F))), matched
+
+    def _new_graph(self) -> Graph:
+        if isinstance(self.graph, Graph):
+            return clone(self.graph)
+        if isinstance(self.graph, str) and self.graph in _NAMED_GRAPHS:
+            return _NAMED_GRAPHS[self.graph]()
+        raise ValueError(
+            f"The 'graph' parameter of {type(self).__name__} must be one of "
+            f"{', '.join(map(repr, _NAMED_GRAPHS))} or a graph object such as KNNGraph(). "
+            f"Got {self.graph!r} instead."
+        )
+
+    def _store(self, matched: Bags, graph: Graph, F: FloatArray, X: Any) -> None:
+        """Keep soft labels, labels by both decodings, and the report."""
+        ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
+        decodings: dict[str, Decoding] = {
+            "quota": quota(F, matched, ranks),
+            "threshold": threshold(F, matched),
+        }
+        labels, tied = decodings[self.decode]
+        self.classes_ = matched.classes
+        self.graph_ = graph
+        self.label_distributions_ = F
+        self.transduction_ = matched.classes[labels]
+        self.tied_ = tied
+        self.bag_report_ = report_bags(matched, decodings, self.decode)
+        self._overall = matched.overall
+
+    def _warn_of_design(self, matched: Bags) -> None:
+        self.diagnosis_ = diagnose_bags(matched)
+        if self.diagnosis_.uninformative:
+            warnings.warn(
+                f"{name_some(self.diagnosis_.findings, 3)} Soft labels of such classes stay "
+                "proportional. Bags with different proportions, or some labels in `y`, would "
+                "tell them apart.",
+                BagDesignWarning,
+                stacklevel=3,
+            )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        precomputed = self.graph == "precomputed" or isinstance(self.graph, PrecomputedGraph)
+        tags.input_tags.pairwise = precomputed
+        tags.input_tags.sparse = precomputed
+        return tags
+
+
+def warn_of_weak_rows(graph: Graph) -> None:
+    """Warn of rows that are hardly tied to any other."""
+    weak = graph.weak_rows()
+    if weak.size and graph.n_rows_ > 1:
+        alone = int((graph.degrees_[weak] == 0).sum())
+        warnings.warn(
+            f"{weak.size} of {graph.n_rows_} rows have almost no similar row, {alone} of them none "
+            f"at all (rows {name_some(weak)}): they keep near their bag's proportions. Look for "
+            "outliers and unscaled features, or use a graph with more neighbours.",
+            IsolatedRowsWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_solution(solution: Solution, tol: float) -> None:
+    """Warn of a run that did not converge, and of totals that admit several answers."""
+    if not solution.converged:
+        warnings.warn(
+            f"LP-LLP {solution.status.value} (after {solution.n_iter} iterations: stationarity "
+            f"{solution.stationarity:.1e}, constraint residual {solution.residual:.1e}, "
+            f"tol {tol:g}).",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if solution.unique is False:
+        warnings.warn(
+            f"The totals admit several labellings: {solution.n_starts} starts ended in different "
+            "soft labels that are equally smooth, and the smoothest labelling was kept. More "
+            "bags, totals that differ more between bags, some labels in `y`, or a graph that ties "
+            "separate groups of rows together (more neighbours) would decide.",
+            AmbiguousTotalsWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,113 @@
+"""Algorithm 1 of the paper: label propagation from labelled rows."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+
+from apportion.estimators._graph import GraphClassifier, warn_of_weak_rows
+from apportion.exceptions import IsolatedRowsWarning, name_some
+from apportion.graph import Graph, propagator
+
+
+class LabelPropagation(GraphClassifier):
+    """Label propagation, `F* = (1-α)(I - αS)⁻¹ Y` (the paper's Algorithm 1).
+
+    Y holds one-hot rows for labelled rows, the bag's proportions for rows in a bag, and zeros
+    elsewhere. Bag totals are not kept: that is what `LPLLP` is for.
+
+    Parameters
+    ----------
+    graph : {"auto", "knn", "rbf", "precomputed"} or Graph, default="auto"
+        The graph of similar rows; `"auto"` is `KNNGraph()`.
+    alpha : float, default=0.5
+        How much of a label comes from the neighbours, in (0, 1).
+    order : int, optional
+        Stop the walk after this many steps; 1 is the weighted k-NN of the paper.
+    decode : {"threshold", "quota"}, default="threshold"
+        The most likely class of each row, or labels that keep the bags' counts.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    label_distributions_ : ndarray of shape (n_rows, n_classes)
+        Soft labels; rows sum to 1.
+    transduction_ : ndarray of shape (n_rows,)
+        A label for every fitted row.
+    bag_report_ : BagReport
+        Given against assigned, for both decodings.
+    graph_ : Graph
+        The fitted graph.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
+    >>> y = np.array(["low", None, None, None, None, "high"], dtype=object)
+    >>> LabelPropagation(graph="rbf").fit(X, y).transduction_.tolist()
+    ['low', 'low', 'low', 'high', 'high', 'high']
+    """
+
+    def __init__(
+        self,
+        graph: str | Graph = "auto",
+        alpha: float = 0.5,
+        *,
+        order: int | None = None,
+        decode: str = "threshold",
+    ) -> None:
+        self.graph = graph
+        self.alpha = alpha
+        self.order = order
+        self.decode = decode
+
+    def fit(self, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None) -> Self:
+        """Propagate labels, and bag proportions where there are any.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; similarities of all pairs with a precomputed graph.
+        y : array-like of shape (n_rows,), optional
+            Labels; None or NaN = not known.
+        bags : array-like of shape (n_rows,), optional
+            Bag ids; missing = in no bag.
+        proportions : Totals, dataframe, mapping or array, optional
+            The bags' totals.
+
+        Returns
+        -------
+        LabelPropagation
+            The fitted estimator.
+        """
+        self._require_number("alpha", 0.0, 1.0, open_=True)
+        if self.order is not None:
+            self._require_number("order", 1, whole=True)
+        self._require_choice("decode", ("threshold", "quota"))
+        graph = self._new_graph()
+        X = self._checked_rows(X, reset=True, sparse_too=not graph.sees_features)
+        matched = self._matched(X.shape[0], y, bags, proportions)
+        graph = graph.fit(X)
+        warn_of_weak_rows(graph)
+
+        silent = (matched.given < 0) & (matched.codes < 0)
+        Y = matched.prior()
+        Y[silent] = 0.0
+        F = np.maximum(propagator(graph, self.alpha, order=self.order)(Y), 0.0)
+        mass = F.sum(axis=1, keepdims=True)
+        unreached = np.flatnonzero(mass[:, 0] <= 1e-12)
+        if unreached.size:
+            warnings.warn(
+                f"{unreached.size} of {len(F)} rows are not connected to any label (rows "
+                f"{name_some(unreached)}): they get the overall class shares. Label a row among "
+                "them, or use a graph with more neighbours.",
+                IsolatedRowsWarning,
+                stacklevel=2,
+            )
+            F[unreached], mass[unreached] = matched.overall, 1.0
+        self._warn_of_design(matched)
+        self._store(matched, graph, F / mass, X)
+        return self

@@ -1,0 +1,240 @@
+"""Algorithm 2 of the paper: label propagation under label proportions."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from apportion._typing import FloatArray, IntArray
+from apportion.bags import Bags
+from apportion.decode import quota
+from apportion.estimators._graph import GraphClassifier, warn_of_solution, warn_of_weak_rows
+from apportion.graph import Graph
+from apportion.hashing import hash_ranks
+from apportion.project import reconcile
+from apportion.solve import Settings, Solution, solve
+
+
+class LPLLP(GraphClassifier):
+    """Label propagation for learning with label proportions (LP-LLP).
+
+    Finds the soft labels F that are smoothest on a graph of similar rows,
+    `argmin_F ½⟨F, (I - P)F⟩`, among those whose sums over every bag are the bag's class totals,
+    where P is one step of label propagation; then gives every row one label.
+
+    Parameters
+    ----------
+    graph : {"auto", "knn", "rbf", "precomputed"} or Graph, default="auto"
+        The graph of similar rows; `"auto"` is `KNNGraph()`. `"rbf"` is the paper's dense graph
+        with γ chosen for the smoothest labels. With `"precomputed"`, X is the matrix of
+        similarities.
+    alpha : float, default=0.5
+        How far labels travel: the walk goes on with probability α, in (0, 1).
+    decode : {"quota", "threshold"}, default="quota"
+        `"quota"` gives every bag exactly its counts; `"threshold"` gives every row its most likely
+        class. Prefer quota when totals are exact, threshold when they are rough or when the
+        classes overlap so much that counts force wrong labels.
+    solver : {"accelerated", "plain", "literal"}, default="accelerated"
+        `"plain"` is the paper's iteration, which ends in the same soft labels after more steps.
+        `"literal"` is Algorithm 2 as printed, without the factor (1-α), with alternating Euclidean
+        projections, kept for comparison.
+    order : int, optional
+        Stop the walk of one propagation after this many steps.
+    metric : {"degree", "euclidean"}, default="degree"
+        The norm of the projection and the energy.
+    projection : {"nearest", "alternating"}, default="nearest"
+        The nearest soft labels that keep the totals, or the paper's alternating projections.
+    prior : None, array of shape (n_rows, n_classes) or estimator, default=None
+        What is known of the rows beforehand: soft labels, or an estimator with
+        `fit(X, y, bags=, proportions=)` and `predict_proba`; reconciled with the bags. By default
+        every row's bag proportions.
+    prior_weight : float, optional
+        μ, how much the answer keeps to the prior; by default 0 without a prior and 0.1 with one.
+        With 0 the prior is only the start, and the answer does not depend on it.
+    n_probes : int, default=8
+        The most random starts to compare when the totals may admit several answers. Where they
+        cannot, which is found out first, there is none.
+    tol : float, default=1e-6
+        The stationarity below which a run has converged.
+    max_iter : int, default=1000
+        The most outer iterations.
+    random_state : int, RandomState or None, default=None
+        Draws the starts of probes.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    label_distributions_ : ndarray of shape (n_rows, n_classes)
+        Soft labels; rows sum to 1, bags to their totals.
+    transduction_ : ndarray of shape (n_rows,)
+        A label for every fitted row.
+    tied_ : ndarray of bool, of shape (n_rows,)
+        The rows whose label only a tie-break decided.
+    bag_report_ : BagReport
+        Given against assigned per bag and class, for both decodings.
+    diagnosis_ : Diagnosis
+        What the totals can tell apart.
+    solution_ : Solution
+        Status, energies, residuals, and whether the answer is unique.
+    graph_ : Graph
+        The fitted graph.
+    n_iter_ : int
+        Outer iterations.
+
+    References
+    ----------
+    R. Poyiadzi, R. Santos-Rodriguez, N. Twomey, "Label Propagation for Learning with Label
+    Proportions", IEEE MLSP 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [5.0], [0.2], [5.1], [5.2]])
+    >>> day = ["mon", "mon", "mon", "tue", "tue", "tue"]
+    >>> hours = {"mon": {"sleep": 2 / 3, "tv": 1 / 3}, "tue": {"sleep": 1 / 3, "tv": 2 / 3}}
+    >>> LPLLP(graph="rbf").fit(X, bags=day, proportions=hours).transduction_.tolist()
+    ['sleep', 'sleep', 'tv', 'sleep', 'tv', 'tv']
+    """
+
+    def __init__(
+        self,
+        graph: str | Graph = "auto",
+        alpha: float = 0.5,
+        *,
+        decode: str = "quota",
+        solver: str = "accelerated",
+        order: int | None = None,
+        metric: str = "degree",
+        projection: str = "nearest",
+        prior: Any = None,
+        prior_weight: float | None = None,
+        n_probes: int = 8,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        random_state: Any = None,
+    ) -> None:
+        self.graph = graph
+        self.alpha = alpha
+        self.decode = decode
+        self.solver = solver
+        self.order = order
+        self.metric = metric
+        self.projection = projection
+        self.prior = prior
+        self.prior_weight = prior_weight
+        self.n_probes = n_probes
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None) -> Self:
+        """Label the rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; similarities of all pairs with a precomputed graph.
+        y : array-like of shape (n_rows,), optional
+            Labels of some rows; None or NaN = not known. They are kept.
+        bags : array-like of shape (n_rows,), optional
+            Bag ids, anything hashable; missing = in no bag.
+        proportions : Totals, dataframe, mapping or array, optional
+            The bags' totals: see `Totals`.
+
+        Returns
+        -------
+        LPLLP
+            The fitted estimator.
+        """
+        settings = self._settings()
+        graph = self._new_graph()
+        X = self._checked_rows(X, reset=True, sparse_too=not graph.sees_features)
+        matched = self._matched(X.shape[0], y, bags, proportions)
+        self._warn_of_design(matched)
+        prior = self._prior(X, y, bags, proportions, matched)
+        seed = check_random_state(self.random_state).randint(2**31)
+
+        ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
+        graph, solution = _smoothest(graph, X, matched, settings, prior, ranks, seed)
+        warn_of_weak_rows(graph)
+        warn_of_solution(solution, settings.tol)
+        self.solution_ = solution
+        self.n_iter_ = solution.n_iter
+        self._store(matched, graph, solution.F, X)
+        return self
+
+    def _settings(self) -> Settings:
+        self._require_number("alpha", 0.0, 1.0, open_=True)
+        self._require_choice("decode", ("quota", "threshold"))
+        self._require_choice("solver", ("accelerated", "plain", "literal"))
+        self._require_choice("metric", ("degree", "euclidean"))
+        self._require_choice("projection", ("nearest", "alternating"))
+        if self.order is not None:
+            self._require_number("order", 1, whole=True)
+        if self.prior_weight is not None:
+            self._require_number("prior_weight", 0.0)
+        self._require_number("n_probes", 0, whole=True)
+        self._require_number("tol", 0.0)
+        self._require_number("max_iter", 1, whole=True)
+        default_weight = 0.0 if self.prior is None else 0.1
+        return Settings(
+            alpha=self.alpha,
+            solver=self.solver,  # type: ignore[arg-type]
+            order=self.order,
+            metric=self.metric,  # type: ignore[arg-type]
+            projection=self.projection,  # type: ignore[arg-type]
+            prior_weight=default_weight if self.prior_weight is None else self.prior_weight,
+            n_probes=self.n_probes,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+
+    def _prior(self, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags) -> FloatArray:
+        """Return the bags' proportions, or the user's soft labels reconciled with the bags."""
+        if self.prior is None:
+            return matched.prior()
+        if hasattr(self.prior, "fit"):
+            other = clone(self.prior).fit(X, y, bags=bags, proportions=proportions)
+            found = other.predict_proba(X)
+            columns = {label: h for h, label in enumerate(other.classes_.tolist())}
+            places = [columns.get(label, -1) for label in matched.classes.tolist()]
+            soft = np.hstack([found, np.zeros((len(found), 1))])[:, places]
+        else:
+            soft = np.asarray(self.prior, dtype=np.float64)
+        expected = (matched.n_rows, matched.n_classes)
+        if soft.shape != expected or not np.isfinite(soft).all() or (soft < 0).any():
+            raise ValueError(
+                f"The 'prior' parameter of LPLLP must be None, an estimator with predict_proba or "
+                f"finite soft labels of 0 and more, of shape {expected}. Got an array of shape "
+                f"{soft.shape} with smallest value {np.nanmin(soft, initial=np.inf):g}."
+            )
+        return reconcile(soft, matched)
+
+
+def _smoothest(
+    graph: Graph,
+    X: Any,
+    bags: Bags,
+    settings: Settings,
+    prior: FloatArray,
+    ranks: IntArray,
+    seed: int,
+) -> tuple[Graph, Solution]:
+    """Return the graph, among the candidates of a grid, whose quota labels are smoothest on it.
+
+    This is the paper's choice of γ by the highest f̄ᵀSf̄. It looks at no label.
+    """
+    best: tuple[float, Graph, Solution] | None = None
+    for candidate in graph.candidates(X):
+        rng = np.random.default_rng(seed)
+        solution = solve(candidate, bags, settings, prior=prior, ranks=ranks, rng=rng)
+        labels = quota(solution.F, bags, ranks).labels
+        smoothness = candidate.smoothness(np.eye(bags.n_classes)[labels])
+        if best is None or smoothness > best[0]:
+            best = (smoothness, candidate, solution)
+    assert best is not None, "a graph has at least one candidate"
+    return best[1], best[2]

@@ -1,0 +1,41 @@
+"""What `apportion` raises and warns about, each kind with a name of its own to filter by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class SupervisionError(ValueError):
+    """Bags, totals or labels that cannot be used as they are.
+
+    Every message has one form: where, what was found, what is allowed, how to mend it.
+    """
+
+    def __init__(self, where: str, found: str, allowed: str, mend: str) -> None:
+        super().__init__(f"{where}: found {found}. Allowed: {allowed}. To mend: {mend}.")
+        self.where = where
+        self.found = found
+        self.allowed = allowed
+        self.mend = mend
+
+    def __reduce__(self) -> tuple[type[SupervisionError], tuple[str, str, str, str]]:
+        return type(self), (self.where, self.found, self.allowed, self.mend)
+
+
+class BagDesignWarning(UserWarning):
+    """The totals cannot tell some classes apart."""
+
+
+class AmbiguousTotalsWarning(UserWarning):
+    """The totals admit several equally smooth labellings."""
+
+
+class IsolatedRowsWarning(UserWarning):
+    """Some rows have no, or almost no, similar rows to learn from."""
+
+
+def name_some(items: Iterable[object], most: int = 5) -> str:
+    """Return the first few items as text, and how many were left out."""
+    listed = list(items)
+    text = ", ".join(str(item) for item in listed[:most])
+    return text if len(listed) <= most else f"{text} and {len(listed) - most} more"

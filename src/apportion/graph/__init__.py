@@ -1,0 +1,18 @@
+"""Graphs of similar rows, and propagation on them."""
+
+from apportion.graph.base import Graph, weighted_neighbours
+from apportion.graph.knn import KNNGraph
+from apportion.graph.precomputed import PrecomputedGraph
+from apportion.graph.propagate import Propagator, metric_weights, propagator
+from apportion.graph.rbf import RBFGraph
+
+__all__ = [
+    "Graph",
+    "KNNGraph",
+    "PrecomputedGraph",
+    "Propagator",
+    "RBFGraph",
+    "metric_weights",
+    "propagator",
+    "weighted_neighbours",
+]

@@ -1,0 +1,51 @@
+"""How much memory is free, asked before something large is allocated."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def free_bytes() -> int | None:
+    """Return the memory a process may still take, or None where the system does not tell."""
+    bounds = [bound for bound in (_system_free(), _container_free()) if bound is not None]
+    return min(bounds, default=None)
+
+
+def refuse_if_too_large(what: str, needed: int, instead: str) -> None:
+    """Raise MemoryError, before anything is allocated, when `needed` bytes are not free."""
+    free = free_bytes()
+    if free is not None and needed > free:
+        raise MemoryError(
+            f"{what} needs {_readable(needed)} and {_readable(free)} are free; "
+            f"nothing was allocated. Use {instead}."
+        )
+
+
+def _system_free() -> int | None:
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _container_free() -> int | None:
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+        statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        return max(limit - used + int(statistics.get("inactive_file", 0)), 0)
+    except (OSError, ValueError):
+        return None
+
+
+def _readable(n_bytes: int) -> str:
+    return f"{n_bytes / 2**30:.2f} GiB"

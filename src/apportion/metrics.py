@@ -1,0 +1,115 @@
+"""How well labels fit the totals, without a look at the true labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from apportion._typing import AnyArray, FloatArray
+from apportion.bags import Bags, match_bags
+from apportion.graph import Graph
+from apportion.tables import factorize, unknown_class
+
+
+def bag_proportion_error(labels: Any, bags: Any, proportions: Any) -> float:
+    """Return how far the labels' shares are from the given ones, as a mean over bags.
+
+    The error of one bag is `½ Σ_h |share_h - given_h|`: the smallest share of its rows that would
+    have to change class. An interval counts from its nearer end.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_rows,) or (n_rows, n_classes)
+        Labels, or soft labels in the sorted order of the totals' classes.
+    bags : array-like of shape (n_rows,)
+        Bag ids; rows in no bag do not count.
+    proportions : Totals, dataframe, mapping or array
+        The bags' totals.
+
+    Examples
+    --------
+    >>> totals = {"mon": {"sit": 0.5, "walk": 0.5}}
+    >>> bag_proportion_error(["sit", "sit", "sit", "walk"], ["mon"] * 4, totals)
+    0.25
+    """
+    matched = match_bags(len(labels), bags=bags, proportions=proportions)
+    return float(bag_errors(soft(labels, matched.classes), matched).mean())
+
+
+def constraint_residual(soft_labels: FloatArray, bags: Any, proportions: Any) -> float:
+    """Return the largest breach of a bag's class mass, relative to the bag's size.
+
+    Parameters
+    ----------
+    soft_labels : ndarray of shape (n_rows, n_classes)
+        Soft labels, classes in sorted order.
+    bags, proportions
+        As in `bag_proportion_error`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> F = np.array([[1.0, 0.0], [0.6, 0.4]])
+    >>> round(constraint_residual(F, [0, 0], np.array([[0.5, 0.5]])), 3)
+    0.3
+    """
+    matched = match_bags(len(soft_labels), bags=bags, proportions=proportions)
+    breach = np.abs(mass_difference(np.asarray(soft_labels), matched))
+    return float((breach / matched.groups.sizes[:, None]).max(initial=0.0))
+
+
+def smoothness(labels: Any, graph: Graph) -> float:
+    """Return (1/n) Σ_ij s_ij 1[y_i = y_j] on a fitted graph: 1 when all neighbours agree.
+
+    For two classes this is an increasing function of the paper's f̄ᵀSf̄.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from apportion.graph import KNNGraph
+    >>> graph = KNNGraph(n_neighbors=1).fit(np.array([[0.0], [0.1], [5.0], [5.1]]))
+    >>> smoothness(["a", "a", "b", "b"], graph)
+    1.0
+    """
+    codes, found = factorize(labels, "label")
+    return graph.smoothness(np.eye(len(found) + 1)[codes][:, : len(found)])
+
+
+def bag_majority(bags: Any, proportions: Any) -> AnyArray:
+    """Return the baseline that labels every row by its bag's most frequent class.
+
+    Equal shares go to the first class; rows in no bag get the most frequent class of all.
+
+    Examples
+    --------
+    >>> bag_majority(["a", "a", "b", None], {"a": {"x": 0.9, "y": 0.1}, "b": {"x": 0, "y": 1}})
+    array(['x', 'x', 'y', 'x'], dtype='<U1')
+    """
+    matched = match_bags(len(bags), bags=bags, proportions=proportions)
+    return np.asarray(matched.classes[np.argmax(matched.prior(), axis=1)])
+
+
+def soft(labels: Any, classes: AnyArray) -> FloatArray:
+    """Return labels as one-hot rows; soft labels pass as they are."""
+    if np.ndim(labels) == 2:
+        return np.asarray(labels, dtype=np.float64)
+    codes, found = factorize(labels, "label")
+    known = {label: h for h, label in enumerate(classes.tolist())}
+    for label in found:
+        if label not in known:
+            raise unknown_class(f"label {label!r}", list(known))
+    places = np.array([known[label] for label in found] + [len(known)], dtype=np.intp)
+    return np.eye(len(known) + 1)[places[codes]][:, : len(known)]
+
+
+def mass_difference(F: FloatArray, bags: Bags) -> FloatArray:
+    """Return, per bag and class, the soft labels' mass minus the nearest mass that is allowed."""
+    sums = bags.groups.sum(F)
+    return np.asarray(sums - np.clip(sums, bags.lower, bags.upper))
+
+
+def bag_errors(F: FloatArray, bags: Bags) -> FloatArray:
+    """Return each bag's ½ Σ_h |share_h - given_h|."""
+    off = np.abs(mass_difference(F, bags)).sum(axis=1)
+    return np.asarray(0.5 * off / np.maximum(bags.groups.sizes, 1.0))

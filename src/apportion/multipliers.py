@@ -1,0 +1,422 @@
+"""One multiplier per bag (and class) that moves every bag's sums onto their totals.
+
+Both problems solved here have the same shape: rows answer a price, λ of their bag, with soft labels
+g(λ); the sums of a bag's answers must meet its totals. All bags are solved side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from apportion._typing import BoolArray, FloatArray, IntArray
+
+_HALVINGS = 40
+
+
+class Groups:
+    """Which group each row is in (-1 = none), ready for sums over groups.
+
+    Examples
+    --------
+    >>> groups = Groups(np.array([0, 1, 1, -1]), 2)
+    >>> groups.sum(np.array([1.0, 2.0, 3.0, 4.0]))
+    array([1., 5.])
+    """
+
+    def __init__(self, codes: IntArray, n_groups: int) -> None:
+        self.codes = codes
+        self.n_groups = n_groups
+        inside = np.flatnonzero(codes >= 0)
+        self.sizes = np.bincount(codes[inside], minlength=n_groups).astype(np.float64)
+        self._indicator = sparse.csr_array(
+            (np.ones(len(inside)), (codes[inside], inside)), shape=(n_groups, len(codes))
+        )
+
+    def sum(self, values: FloatArray) -> FloatArray:
+        """Return the sum of the values over each group."""
+        return self._indicator @ values
+
+    def spread(self, per_group: FloatArray) -> FloatArray:
+        """Return every row's group value; 0 for rows in no group."""
+        none = np.zeros((1, *per_group.shape[1:]))
+        return np.concatenate([per_group, none])[self.codes]
+
+    def only(self, keep: BoolArray) -> tuple[IntArray, Groups]:
+        """Return the rows of some groups, and these groups alone."""
+        rows = np.flatnonzero(np.append(keep, False)[self.codes])
+        renumbered = np.cumsum(keep) - 1
+        return rows, Groups(renumbered[self.codes[rows]], int(keep.sum()))
+
+
+def shift_into_box(
+    f: FloatArray,
+    weights: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    groups: Groups,
+    lower: FloatArray,
+    upper: FloatArray,
+    start: FloatArray | None = None,
+    tol: float = 1e-12,
+) -> tuple[FloatArray, FloatArray]:
+    """Find λ with Σ_{i in k} clip(f_i + λ_k / w_i, low_i, high_i) in [lower_k, upper_k].
+
+    This is `argmin_g ½ Σ w_i (g_i - f_i)²` over the box and the groups' sums. λ_k is 0 where the
+    clipped values already fit. Newton steps inside a shrinking bracket, all groups at once.
+
+    Returns
+    -------
+    g : ndarray of shape (n_rows,)
+    multipliers : ndarray of shape (n_groups,)
+    """
+    free = np.clip(f, low, high)
+    sums = groups.sum(free)
+    target = np.clip(sums, lower, upper)
+    scale = tol * np.maximum(groups.sizes, 1.0)
+    wrong = np.abs(sums - target) > scale
+    multipliers = np.zeros(groups.n_groups)
+    if not wrong.any():
+        return free, multipliers
+    rows, active = groups.only(wrong)
+    guess = np.zeros(active.n_groups) if start is None else start[wrong]
+    found = _bracketed_newton(
+        f[rows], weights[rows], low[rows], high[rows], active, target[wrong], scale[wrong], guess
+    )
+    multipliers[wrong] = found
+    g = free
+    g[rows] = np.clip(f[rows] + active.spread(found) / weights[rows], low[rows], high[rows])
+    return g, multipliers
+
+
+def _bracketed_newton(
+    f: FloatArray,
+    weights: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    groups: Groups,
+    target: FloatArray,
+    scale: FloatArray,
+    guess: FloatArray,
+) -> FloatArray:
+    """Solve Σ clip(f + λ/w, low, high) = target for every group, from a guess."""
+    left = np.full(groups.n_groups, np.inf)
+    right = np.full(groups.n_groups, -np.inf)
+    np.minimum.at(left, groups.codes, (low - f) * weights)
+    np.maximum.at(right, groups.codes, (high - f) * weights)
+    answer = np.clip(guess, left, right)
+    place = np.arange(groups.n_groups)
+    lam, last = answer.copy(), np.full(groups.n_groups, np.inf)
+    for _ in range(200):
+        moved = f + lam[groups.codes] / weights
+        inside = (moved > low) & (moved < high)
+        excess = groups.sum(np.clip(moved, low, high)) - target
+        slope = groups.sum(inside / weights)
+        done = (np.abs(excess) <= scale) | (right - left <= 0)
+        answer[place[done]] = lam[done]
+        if done.all():
+            break
+        left = np.where(excess < 0, np.maximum(left, lam), left)
+        right = np.where(excess > 0, np.minimum(right, lam), right)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            newton = lam - excess / slope
+        slow = np.abs(excess) > 0.5 * last
+        usable = (newton > left) & (newton < right) & ~slow
+        middle = 0.5 * (left + right)
+        stuck = (middle <= left) | (middle >= right)
+        lam, last = np.where(usable, newton, middle), np.abs(excess)
+        left = np.where(stuck, right, left)
+        if done.sum() > len(done) // 2:
+            rows, groups = groups.only(~done)
+            f, weights, low, high = f[rows], weights[rows], low[rows], high[rows]
+            keep = ~done
+            place, lam, last = place[keep], lam[keep], last[keep]
+            left, right, target, scale = left[keep], right[keep], target[keep], scale[keep]
+    else:
+        answer[place] = lam
+    return answer
+
+
+class Response(NamedTuple):
+    """What rows answer to their bag's multipliers.
+
+    The derivative of a row's answer is `diag(straight) - crossed crossedᵀ`.
+    """
+
+    labels: FloatArray
+    value: FloatArray
+    straight: FloatArray
+    crossed: FloatArray
+
+
+@dataclass(frozen=True)
+class SimplexResponse:
+    """Nearest point of the simplex: argmax_g λ·g - w/2 ‖g - f‖², that is Π(f + λ/w)."""
+
+    f: FloatArray
+    weights: FloatArray
+
+    def __call__(self, lam: FloatArray) -> Response:
+        """Return the rows' answers to λ, one λ a row."""
+        w = self.weights[:, None]
+        labels = onto_simplex(self.f + lam / w)
+        value = (lam * labels - 0.5 * w * (labels - self.f) ** 2).sum(axis=1)
+        support = (labels > 0).astype(np.float64)
+        return Response(
+            labels, value, support / w, support / np.sqrt(w * support.sum(axis=1, keepdims=True))
+        )
+
+    def take(self, rows: IntArray) -> SimplexResponse:
+        """Return the same question for some rows."""
+        return SimplexResponse(self.f[rows], self.weights[rows])
+
+
+@dataclass(frozen=True)
+class SoftmaxResponse:
+    """Nearest point in relative entropy: argmax_g λ·g - KL(g ‖ softmax logits).
+
+    A row that stands for several equal ones answers `multiplicity` times.
+    """
+
+    logits: FloatArray
+    multiplicity: FloatArray
+
+    def __call__(self, lam: FloatArray) -> Response:
+        """Return the rows' answers to λ, one λ a row."""
+        raised = self.logits + lam
+        top = raised.max(axis=1, keepdims=True)
+        labels = np.exp(raised - top)
+        total = labels.sum(axis=1, keepdims=True)
+        labels /= total
+        times = self.multiplicity
+        value = times * (top + np.log(total))[:, 0]
+        answers = times[:, None] * labels
+        return Response(answers, value, answers, np.sqrt(times)[:, None] * labels)
+
+    def take(self, rows: IntArray) -> SoftmaxResponse:
+        """Return the same question for some rows."""
+        return SoftmaxResponse(self.logits[rows], self.multiplicity[rows])
+
+
+def meet_totals(
+    respond: SimplexResponse | SoftmaxResponse,
+    groups: Groups,
+    lower: FloatArray,
+    upper: FloatArray,
+    *,
+    reach: FloatArray,
+    start: FloatArray | None = None,
+    tol: float = 1e-12,
+    max_iter: int = 100,
+) -> tuple[FloatArray, FloatArray]:
+    """Find λ (n_groups × c) whose answers sum to totals within [lower, upper] in every group.
+
+    λ minimises the convex dual `Σ_i value_i(λ) - Σ_h (λ⁺ lower - λ⁻ upper)`: λ_kh is positive where
+    the sum rests on its lower bound, negative on its upper, 0 between, free where both are equal.
+    Regularised Newton steps with a line search per group, kept in the orthant they start in.
+
+    Parameters
+    ----------
+    respond : SimplexResponse or SoftmaxResponse
+        The rows' answers.
+    groups : Groups
+        The rows' groups; rows in no group answer λ = 0.
+    lower, upper : ndarray of shape (n_groups, n_classes)
+        The totals.
+    reach : ndarray of shape (n_groups,)
+        The longest step worth trying, for each group.
+    start : ndarray of shape (n_groups, n_classes), optional
+        Multipliers to start from.
+
+    Returns
+    -------
+    labels : ndarray of shape (n_rows, n_classes)
+    multipliers : ndarray of shape (n_groups, n_classes)
+    """
+    multipliers = np.zeros(lower.shape) if start is None else start.copy()
+    labels = respond(groups.spread(multipliers)).labels
+    pending = np.arange(groups.n_groups)
+    rows = np.arange(len(groups.codes))
+    part, inner = respond, groups
+    scale = tol * np.maximum(groups.sizes, 1.0)
+    for _ in range(max_iter):
+        low, high = lower[pending], upper[pending]
+        lam = multipliers[pending] = _best_common_shift(
+            multipliers[pending], low, high, groups.sizes[pending]
+        )
+        answer = part(inner.spread(lam))
+        labels[rows] = answer.labels
+        gradient = _gradient(lam, inner.sum(answer.labels), low, high)
+        wrong = np.abs(gradient).max(axis=1) > scale[pending]
+        if not wrong.any():
+            break
+        if not wrong.all():
+            kept, inner = inner.only(wrong)
+            rows, part, pending = rows[kept], part.take(kept), pending[wrong]
+            lam, low, high = lam[wrong], low[wrong], high[wrong]
+            gradient = gradient[wrong]
+            answer = Response(*(piece[kept] for piece in answer))
+        direction = _newton_direction(answer, inner, lam, low, high, gradient, reach[pending])
+        multipliers[pending] = _line_search(
+            part, inner, lam, low, high, gradient, direction, answer
+        )
+    return labels, multipliers
+
+
+def onto_simplex(V: FloatArray) -> FloatArray:
+    """Return argmin_g ‖g - v‖ over the probability simplex, for every row v.
+
+    Examples
+    --------
+    >>> onto_simplex(np.array([[2.0, 0.0, 0.0], [0.5, 0.5, 0.3]])).round(3)
+    array([[1. , 0. , 0. ],
+           [0.4, 0.4, 0.2]])
+    """
+    n_rows, c = V.shape
+    descending = -np.sort(-V, axis=1)
+    levels = (np.cumsum(descending, axis=1) - 1.0) / np.arange(1, c + 1)
+    last = (descending > levels).sum(axis=1) - 1
+    return np.maximum(V - levels[np.arange(n_rows), last][:, None], 0.0)
+
+
+def _gradient(lam: FloatArray, sums: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return the dual's gradient, on the side of 0 that a step would take; 0 where λ rests."""
+    between = np.where(sums < low, sums - low, np.where(sums > high, sums - high, 0.0))
+    return np.where(lam > 0, sums - low, np.where(lam < 0, sums - high, between))
+
+
+def _best_common_shift(
+    lam: FloatArray, low: FloatArray, high: FloatArray, size: FloatArray
+) -> FloatArray:
+    """Return λ with one number added to each group's multipliers, where the dual is least.
+
+    A common shift changes no answer, so that the dual is piecewise linear along it; its corners
+    are where a multiplier with an interval reaches 0.
+    """
+    interval = low < high
+    some = np.flatnonzero(interval.any(axis=1))
+    if not some.size:
+        return lam
+    corners = np.where(interval[some], -lam[some], 0.0)
+    shifted = lam[some][:, None, :] + corners[:, :, None]
+    bound = np.where(shifted > 0, shifted * low[some][:, None], shifted * high[some][:, None])
+    dual = size[some][:, None] * corners - bound.sum(axis=2)
+    best = np.argmin(dual, axis=1)
+    lam = lam.copy()
+    lam[some] += corners[np.arange(len(some)), best][:, None]
+    touched = interval[some, best]
+    lam[some[touched], best[touched]] = 0.0
+    return lam
+
+
+def _newton_direction(
+    answer: Response,
+    groups: Groups,
+    lam: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    gradient: FloatArray,
+    reach: FloatArray,
+) -> FloatArray:
+    """Return the regularised Newton step of each group over the multipliers that may move."""
+    c = lam.shape[1]
+    mixed = np.flatnonzero((answer.labels > 0).sum(axis=1) > 1)
+    crossed, straight = answer.crossed[mixed], answer.straight[mixed]
+    some = Groups(groups.codes[mixed], groups.n_groups)
+    hessian = np.empty((groups.n_groups, c, c))
+    for h in range(c):
+        hessian[:, h] = -some.sum(crossed[:, [h]] * crossed)
+    diagonal = np.arange(c)
+    hessian[:, diagonal, diagonal] += some.sum(straight)
+
+    size = np.maximum(groups.sizes, 1.0)
+    curvature = np.maximum(np.trace(hessian, axis1=1, axis2=2) / c, 1e-6 * size / reach)
+    steepness = np.abs(gradient).max(axis=1)
+    damping = curvature * np.clip(steepness / size, 1e-10, 1e-3)
+    hessian[:, diagonal, diagonal] += damping[:, None]
+
+    interval = low < high
+    near = np.minimum(1e-2 * reach, steepness / curvature)[:, None]
+    heading_home = interval & (lam * gradient > 0) & (np.abs(lam) <= near)
+    fixed = heading_home | (interval & (gradient == 0) & (lam == 0))
+    side = -np.sign(gradient)
+    for _ in range(c):
+        step = _solve_free(hessian, gradient, ~fixed, curvature)
+        backwards = interval & ~fixed & (lam == 0) & (step * side < 0)
+        if not backwards.any():
+            break
+        fixed |= backwards
+    step = np.where(heading_home, -lam, step)
+    longest = np.abs(step).max(axis=1)
+    return step * np.minimum(1.0, reach / np.maximum(longest, 1e-300))[:, None]
+
+
+def _solve_free(
+    hessian: FloatArray, gradient: FloatArray, free: BoolArray, curvature: FloatArray
+) -> FloatArray:
+    """Return the Newton step of the free multipliers; the others stay.
+
+    Where all are free, a common shift of a group's multipliers changes no answer: the step that
+    has none is taken.
+    """
+    c = gradient.shape[1]
+    system = hessian * (free[:, :, None] & free[:, None, :])
+    system += (free.all(axis=1) * curvature / c)[:, None, None]
+    diagonal = np.arange(c)
+    system[:, diagonal, diagonal] += ~free * curvature[:, None]
+    return -np.linalg.solve(system, np.where(free, gradient, 0.0)[:, :, None])[:, :, 0]
+
+
+def _line_search(
+    respond: SimplexResponse | SoftmaxResponse,
+    groups: Groups,
+    lam: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    gradient: FloatArray,
+    direction: FloatArray,
+    answer: Response,
+) -> FloatArray:
+    """Return λ moved along the direction as far as the dual falls, group by group.
+
+    A step is taken when the dual falls enough, or when the gradient shrinks by half: near the
+    end, rounding hides the fall of the dual but not that of the gradient.
+    """
+    interval = low < high
+    side = np.where(lam != 0, np.sign(lam), -np.sign(gradient))
+    value = _dual(answer, groups, lam, low, high)
+    magnitude = groups.sum(np.abs(answer.value)) + np.abs(lam * high).sum(axis=1)
+    steepness = np.abs(gradient).max(axis=1)
+    moved = lam.copy()
+    length = np.ones(len(lam))
+    pending = np.arange(len(lam))
+    part, inner = respond, groups
+    for _ in range(_HALVINGS):
+        trial = lam[pending] + length[pending, None] * direction[pending]
+        crossing = interval[pending] & (trial * side[pending] < 0)
+        trial[crossing] = 0.0
+        tried = part(inner.spread(trial))
+        fall = ((trial - lam[pending]) * gradient[pending]).sum(axis=1)
+        lowered = _dual(tried, inner, trial, low[pending], high[pending])
+        slope = _gradient(trial, inner.sum(tried.labels), low[pending], high[pending])
+        good = (fall < 0) & (lowered <= value[pending] + 1e-4 * fall)
+        level = lowered <= value[pending] + 1e-13 * magnitude[pending]
+        good |= level & (np.abs(slope).max(axis=1) <= 0.5 * steepness[pending])
+        moved[pending[good]] = trial[good]
+        if good.all():
+            return moved
+        rows, inner = inner.only(~good)
+        part, pending = part.take(rows), pending[~good]
+        length[pending] *= 0.5
+    moved[pending] = lam[pending] + length[pending, None] * direction[pending]
+    return moved
+
+
+def _dual(
+    answer: Response, groups: Groups, lam: FloatArray, low: FloatArray, high: FloatArray
+) -> FloatArray:
+    bound = np.where(lam > 0, lam * low, lam * high)
+    return groups.sum(answer.value) - bound.sum(axis=1)

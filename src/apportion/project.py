@@ -1,0 +1,168 @@
+"""From any soft labels to the nearest ones that keep every bag's masses."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from apportion._typing import FloatArray
+from apportion.bags import Bags
+from apportion.multipliers import (
+    SimplexResponse,
+    SoftmaxResponse,
+    meet_totals,
+    onto_simplex,
+    shift_into_box,
+)
+
+Method = Literal["nearest", "alternating"]
+
+
+class MassProjection:
+    """Soft labels moved onto `C`: rows on the simplex, bag sums within their masses.
+
+    `"nearest"` is `argmin_G ½ Σ_i m_i ‖g_i - f_i‖²` over C. `"alternating"` is the paper's
+    alternating projections: rows onto the simplex, then bag sums onto their masses, in turn; it
+    finds a point of C, not the nearest one.
+
+    Two classes travel as one column, the second class: see `to_columns`. Rows with given labels
+    stay at them, rows in no bag are bound by the simplex alone.
+
+    Parameters
+    ----------
+    bags : Bags
+        The constraints.
+    weights : ndarray of shape (n_rows,)
+        The norm's row weights `m`; ignored by `"alternating"`, which is Euclidean.
+    method : {"nearest", "alternating"}
+        Which point of C.
+    tol : float
+        How far a bag's sum may be off, relative to its size.
+    max_sweeps : int
+        The most sweeps of `"alternating"`.
+    """
+
+    def __init__(
+        self,
+        bags: Bags,
+        weights: FloatArray,
+        method: Method = "nearest",
+        *,
+        tol: float = 1e-12,
+        max_sweeps: int = 1000,
+    ) -> None:
+        self.bags = bags
+        self.weights = weights
+        self.method = method
+        self.tol = tol
+        self.max_sweeps = max_sweeps
+        self.one_column = bags.n_classes == 2
+        self._fixed = np.flatnonzero(bags.given >= 0)
+        self._labels = self.to_columns(np.eye(bags.n_classes)[bags.given[self._fixed]])
+        self._multipliers: FloatArray | None = None
+        heaviest = np.zeros(len(bags.ids) + 1)
+        np.maximum.at(heaviest, bags.codes, weights)
+        self._reach = 2.0 * np.maximum(heaviest[:-1], 1e-300)
+
+    def __call__(self, columns: FloatArray) -> FloatArray:
+        """Return the projected soft labels, in columns."""
+        if self.method == "alternating":
+            projected = self._alternate(columns)
+        elif self.one_column:
+            projected = self._nearest_column(columns)
+        else:
+            projected = self._nearest_rows(columns)
+        projected[self._fixed] = self._labels
+        return projected
+
+    def to_columns(self, F: FloatArray) -> FloatArray:
+        """Return soft labels as they travel: the second column of two, else all of them."""
+        return np.ascontiguousarray(F[:, 1:]) if self.one_column else F
+
+    def from_columns(self, columns: FloatArray) -> FloatArray:
+        """Return n × c soft labels from the columns that travelled."""
+        return np.hstack([1.0 - columns, columns]) if self.one_column else columns
+
+    def residual(self, columns: FloatArray) -> float:
+        """Return the largest breach of a constraint: of a bag's sum, of a row's simplex."""
+        sums = self.bags.open_groups.sum(columns)
+        lower, upper = self._bounds()
+        size = np.maximum(self.bags.open_groups.sizes, 1.0)[:, None]
+        off_mass = np.maximum(np.maximum(lower - sums, sums - upper), 0.0) / size
+        off_simplex = np.maximum(-columns, columns - 1.0)
+        off_row = 0.0 if self.one_column else np.abs(columns.sum(axis=1) - 1.0).max(initial=0.0)
+        return float(max(off_mass.max(initial=0.0), off_simplex.max(initial=0.0), off_row))
+
+    def _bounds(self) -> tuple[FloatArray, FloatArray]:
+        return self.to_columns(self.bags.open_lower), self.to_columns(self.bags.open_upper)
+
+    def _nearest_column(self, columns: FloatArray) -> FloatArray:
+        """g_i = clip(f_i + λ_k / m_i, 0, 1), one λ per bag."""
+        lower, upper = self._bounds()
+        n = len(columns)
+        g, self._multipliers = shift_into_box(
+            columns[:, 0],
+            self.weights,
+            np.zeros(n),
+            np.ones(n),
+            self.bags.open_groups,
+            lower[:, 0],
+            upper[:, 0],
+            start=self._multipliers,
+            tol=self.tol,
+        )
+        return g[:, None]
+
+    def _nearest_rows(self, columns: FloatArray) -> FloatArray:
+        """g_i = Π_simplex(f_i + λ_k / m_i), one λ per bag and class."""
+        lower, upper = self._bounds()
+        g, self._multipliers = meet_totals(
+            SimplexResponse(columns, self.weights),
+            self.bags.open_groups,
+            lower,
+            upper,
+            reach=self._reach,
+            start=self._multipliers,
+            tol=self.tol,
+        )
+        return g
+
+    def _alternate(self, columns: FloatArray) -> FloatArray:
+        """Rows onto the simplex, then bag sums onto their masses, until the two agree."""
+        groups = self.bags.open_groups
+        lower, upper = self._bounds()
+        size = np.maximum(groups.sizes, 1.0)[:, None]
+        for _ in range(self.max_sweeps):
+            on_simplex = np.clip(columns, 0.0, 1.0) if self.one_column else onto_simplex(columns)
+            sums = groups.sum(on_simplex)
+            shift = (np.clip(sums, lower, upper) - sums) / size
+            if np.abs(shift).max(initial=0.0) <= self.tol:
+                return on_simplex
+            columns = on_simplex + groups.spread(shift)
+        return columns
+
+
+def reconcile(
+    probabilities: FloatArray, bags: Bags, *, floor: float = 1e-12, tol: float = 1e-10
+) -> FloatArray:
+    """Return the class probabilities shifted, bag by bag, so that they sum to the bags' masses.
+
+    This is `argmin_G Σ_i KL(g_i ‖ p_i)` over C: one shift of the logits per bag and class. A class
+    of mass 0 gets probability 0 exactly.
+    """
+    groups = bags.open_groups
+    empty = groups.spread((bags.open_upper <= 0).astype(np.float64)) > 0
+    logits = np.where(empty, -np.inf, np.log(np.clip(probabilities, floor, None)))
+    inside = bags.open_groups.sizes > 0
+    reach = np.full(len(bags.ids), 10.0)
+    lower = np.where(inside[:, None], bags.open_lower, 0.0)
+    shifted, _ = meet_totals(
+        SoftmaxResponse(logits, np.ones(len(logits))),
+        groups,
+        lower,
+        bags.open_upper,
+        reach=reach,
+        tol=tol,
+    )
+    return bags.with_given(shifted)

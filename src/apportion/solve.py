@@ -1,0 +1,337 @@
+"""LP-LLP: propagate, project, repeat — the loop where the graph and the bags meet.
+
+`F ← Π_C(P F)` is projected gradient descent with step 1 on the convex energy
+`e(F) = ½⟨F, (I - P)F⟩_M` over the soft labels C that keep every bag's masses. The accelerated loop
+takes the same steps with momentum; the literal one is the paper's Algorithm 2 as printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Literal
+
+import numpy as np
+
+from apportion._typing import FloatArray, IntArray
+from apportion.bags import Bags
+from apportion.decode import quota
+from apportion.graph import Graph, Propagator, propagator
+from apportion.graph.propagate import Metric
+from apportion.project import MassProjection
+
+Solver = Literal["accelerated", "plain", "literal"]
+
+
+class Status(Enum):
+    """How a run ended; the value says what to do about it."""
+
+    CONVERGED = "converged: a further step changes nothing and all masses are kept"
+    MAX_ITER = (
+        "not converged: the iterations ran out. Raise max_iter, or tol if the labels are good "
+        "enough"
+    )
+    STALLED = (
+        "not converged: rounding stops the descent before tol is reached. Raise tol, or look for "
+        "rows of very different degree"
+    )
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Soft labels and how they were reached.
+
+    Attributes
+    ----------
+    F : ndarray of shape (n_rows, n_classes)
+        Soft labels.
+    status : Status
+        Whether the run converged, and what to try if not.
+    n_iter : int
+        Outer iterations: propagations followed by a projection.
+    energies : ndarray of shape (n_iter + 1,)
+        The energy at the start and after every iteration.
+    stationarity : float
+        ‖F - Π_C(PF)‖_M / ‖F‖_M, 0 at a minimiser.
+    residual : float
+        The largest breach of a bag's mass (relative to its size) or of a row's simplex.
+    unique : bool or None
+        Whether the minimiser is unique; None when it was not asked.
+    n_starts : int
+        Converged runs that were compared.
+    """
+
+    F: FloatArray
+    status: Status
+    n_iter: int
+    energies: FloatArray
+    stationarity: float
+    residual: float
+    unique: bool | None = None
+    n_starts: int = 1
+
+    @property
+    def converged(self) -> bool:
+        """Whether the run reached its tolerance."""
+        return self.status is Status.CONVERGED
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to solve and how; see `LPLLP` for the meaning of each."""
+
+    alpha: float = 0.5
+    solver: Solver = "accelerated"
+    order: int | None = None
+    metric: Metric = "degree"
+    projection: Literal["nearest", "alternating"] = "nearest"
+    prior_weight: float = 0.0
+    n_probes: int = 8
+    tol: float = 1e-6
+    max_iter: int = 1000
+
+
+class Problem:
+    """The energy `e(F) = ½⟨F, (I - P)F⟩_M + μ/2 ‖F - F⁰‖²_M` and the set C it is minimised over.
+
+    Soft labels travel as columns: see `MassProjection`.
+    """
+
+    def __init__(
+        self, P: Propagator, project: MassProjection, prior: FloatArray, prior_weight: float = 0.0
+    ) -> None:
+        self.P = P
+        self.project = project
+        self.prior = prior
+        self.mu = prior_weight
+        self.weights = P.weights[:, None]
+        self.steepest = P.steepest + prior_weight
+
+    def energy(self, F: FloatArray, PF: FloatArray) -> float:
+        """Return e(F)."""
+        fidelity = self.mu * (F - self.prior) ** 2
+        return float(0.5 * (self.weights * (F * (F - PF) + fidelity)).sum())
+
+    def gradient(self, F: FloatArray, PF: FloatArray) -> FloatArray:
+        """Return the gradient of e at F in the norm of M."""
+        return F - PF + self.mu * (F - self.prior)
+
+    def norm(self, F: FloatArray) -> float:
+        """Return ‖F‖_M."""
+        return float(np.sqrt((self.weights * F**2).sum()))
+
+    def stationarity(self, F: FloatArray, PF: FloatArray) -> float:
+        """Return ‖F - Π_C(F - ∇e(F))‖_M / ‖F‖_M, which is 0 at a minimiser and only there."""
+        stepped = self.project(F - self.gradient(F, PF))
+        return self.norm(F - stepped) / max(self.norm(F), 1e-300)
+
+    def solution(
+        self, F: FloatArray, PF: FloatArray, status: Status, energies: list[float]
+    ) -> Solution:
+        """Return the soft labels with everything measured at them."""
+        return Solution(
+            F=self.project.from_columns(F),
+            status=status,
+            n_iter=len(energies) - 1,
+            energies=np.array(energies),
+            stationarity=self.stationarity(F, PF),
+            residual=self.project.residual(F),
+        )
+
+
+def descend_plainly(problem: Problem, start: FloatArray, tol: float, max_iter: int) -> Solution:
+    """Repeat the paper's two steps, propagate and project, until nothing changes."""
+    F = problem.project(start)
+    PF = problem.P(F)
+    energies = [problem.energy(F, PF)]
+    status = Status.MAX_ITER
+    for _ in range(max_iter):
+        moved = problem.project(F - problem.gradient(F, PF))
+        change = problem.norm(moved - F)
+        if change <= tol * problem.norm(F):
+            status = Status.CONVERGED
+            break
+        F, PF = moved, problem.P(moved)
+        energies.append(problem.energy(F, PF))
+    return problem.solution(F, PF, status, energies)
+
+
+def descend_with_momentum(
+    problem: Problem, start: FloatArray, tol: float, max_iter: int
+) -> Solution:
+    """Minimise the energy by accelerated projected gradient steps of length 1/L.
+
+    Momentum is dropped when it points uphill or the energy rises. P is linear, so that P of the
+    extrapolated point comes from P of the two points it lies on.
+    """
+    L = max(problem.steepest, 1e-12)
+    F = problem.project(start)
+    PF = problem.P(F)
+    energies = [problem.energy(F, PF)]
+    Y, PY = F, PF
+    t = 1.0
+    status = Status.MAX_ITER
+    for _ in range(max_iter):
+        moved = problem.project(Y - problem.gradient(Y, PY) / L)
+        P_moved = problem.P(moved)
+        energy = problem.energy(moved, P_moved)
+        step, P_step = moved - F, P_moved - PF
+        rises = energy > energies[-1]
+        if rises and t == 1.0:
+            # A plain step cannot raise the energy but by rounding: this is as low as it gets.
+            small = problem.stationarity(F, PF) <= tol
+            status = Status.CONVERGED if small else Status.STALLED
+            break
+        if rises:
+            energies.append(energies[-1])
+            Y, PY, t = F, PF, 1.0
+            continue
+        gap = problem.norm(moved - Y)
+        uphill = (problem.weights * (Y - moved) * step).sum() > 0
+        F, PF = moved, P_moved
+        energies.append(energy)
+        if L * gap <= tol * problem.norm(F) and problem.stationarity(F, PF) <= tol:
+            status = Status.CONVERGED
+            break
+        t_next = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
+        momentum = 0.0 if uphill else (t - 1.0) / t_next
+        t = 1.0 if uphill else t_next
+        Y, PY = F + momentum * step, PF + momentum * P_step
+    return problem.solution(F, PF, status, energies)
+
+
+def solve(
+    graph: Graph,
+    bags: Bags,
+    settings: Settings | None = None,
+    *,
+    prior: FloatArray | None = None,
+    start: FloatArray | None = None,
+    ranks: IntArray | None = None,
+    rng: np.random.Generator | None = None,
+) -> Solution:
+    """Return the soft labels of LP-LLP on a graph, under the masses of the bags.
+
+    Parameters
+    ----------
+    graph : Graph
+        A fitted graph.
+    bags : Bags
+        The rows' bags and their masses.
+    settings : Settings, optional
+        What to solve and how.
+    prior : ndarray of shape (n_rows, n_classes), optional
+        F⁰, by default the bags' proportions.
+    start : ndarray of shape (n_rows, n_classes), optional
+        Where to start, by default at the prior. It does not change where a converged run ends.
+    ranks : ndarray of shape (n_rows,), optional
+        The order in which random numbers are handed to rows and ties are broken.
+    rng : Generator, optional
+        Draws the starts of probes.
+    """
+    settings = settings or Settings()
+    prior = bags.prior() if prior is None else prior
+    literal = settings.solver == "literal"
+    P = propagator(
+        graph,
+        settings.alpha,
+        order=settings.order,
+        metric=settings.metric,
+        floor=0.0 if literal else 1e-2,
+        literal=literal,
+    )
+    method = "alternating" if literal else settings.projection
+    project = MassProjection(bags, P.weights, method)
+    problem = Problem(
+        P, project, project.to_columns(prior), 0.0 if literal else settings.prior_weight
+    )
+    descend = descend_with_momentum if settings.solver == "accelerated" else descend_plainly
+
+    def run(point: FloatArray) -> Solution:
+        return descend(problem, project.to_columns(point), settings.tol, settings.max_iter)
+
+    solution = run(prior if start is None else start)
+    if not literal:
+        solution = _probe(solution, run, problem, graph, bags, settings, ranks, rng)
+    return solution
+
+
+def may_be_ambiguous(graph: Graph, bags: Bags) -> bool:
+    """Return whether several minimisers are possible at all.
+
+    Two minimisers can differ only by a constant on each connected component, and only if the
+    constants cancel in every bag. Where no such constants exist, the minimiser is unique.
+    """
+    n_components, component = graph.components()
+    bound = np.flatnonzero(bags.given >= 0)
+    pinned = np.zeros(n_components, dtype=bool)
+    pinned[component[bound]] = True
+    inside = (bags.open_groups.codes >= 0) & ~pinned[component]
+    free = np.flatnonzero(~pinned)
+    renumbered = np.cumsum(~pinned) - 1
+    counts = np.zeros((len(bags.ids), len(free)))
+    np.add.at(counts, (bags.open_groups.codes[inside], renumbered[component[inside]]), 1.0)
+    rank = np.linalg.matrix_rank(counts[bags.exact]) if counts[bags.exact].size else 0
+    return bool(rank < len(free))
+
+
+def _probe(
+    first: Solution,
+    run: Callable[[FloatArray], Solution],
+    problem: Problem,
+    graph: Graph,
+    bags: Bags,
+    settings: Settings,
+    ranks: IntArray | None,
+    rng: np.random.Generator | None,
+) -> Solution:
+    """Ask whether another start ends elsewhere; if so, keep the smoothest of several ends.
+
+    Only converged runs are compared, by the smoothness of their quota labels, never by labels.
+    """
+    if settings.prior_weight > 0 or not may_be_ambiguous(graph, bags):
+        return replace(first, unique=True)
+    if settings.n_probes == 0 or not first.converged:
+        return first
+    rng = np.random.default_rng(0) if rng is None else rng
+    ranks = np.arange(bags.n_rows) if ranks is None else ranks
+    ends = [first]
+    for _ in range(settings.n_probes):
+        end = run(_random_start(problem, bags, ranks, rng))
+        if not end.converged:
+            continue
+        ends.append(end)
+        if len(ends) == 2 and _same(first, end, problem, settings.tol):
+            return replace(first, unique=True, n_starts=2)
+    if len(ends) == 1:
+        return first
+    best = max(ends, key=lambda end: _smoothness(end, graph, bags, ranks))
+    return replace(best, unique=False, n_starts=len(ends))
+
+
+def _smoothness(end: Solution, graph: Graph, bags: Bags, ranks: IntArray) -> float:
+    labels = quota(end.F, bags, ranks).labels
+    return graph.smoothness(np.eye(bags.n_classes)[labels])
+
+
+def _same(a: Solution, b: Solution, problem: Problem, tol: float) -> bool:
+    """Return whether two converged runs ended at one point, as far as their tolerance tells."""
+    gap = problem.project.to_columns(a.F - b.F)
+    return problem.norm(gap) <= np.sqrt(tol) * problem.norm(problem.project.to_columns(a.F))
+
+
+def _random_start(
+    problem: Problem, bags: Bags, ranks: IntArray, rng: np.random.Generator
+) -> FloatArray:
+    """Return random soft labels that vary along the graph, moved into C.
+
+    Noise of single rows would average out over a component; a few propagations leave the part
+    that components share.
+    """
+    noise: FloatArray = rng.standard_normal((bags.n_rows, bags.n_classes))[ranks]
+    for _ in range(10):
+        noise = problem.P(noise)
+    spread = np.maximum(noise.std(axis=0), 1e-300)
+    F = 0.5 + (noise - noise.mean(axis=0)) / spread
+    return problem.project.from_columns(problem.project(problem.project.to_columns(F)))

@@ -1,0 +1,362 @@
+"""Reading what people have: dataframes, mappings and arrays of totals, and one value a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import narwhals.stable.v1 as nw
+import numpy as np
+
+from apportion._typing import AnyArray, FloatArray, IntArray
+from apportion.exceptions import SupervisionError, name_some
+
+
+class Cells(NamedTuple):
+    """A table of totals as it was read; NaN = unknown."""
+
+    ids: list[Hashable]
+    classes: list[Any]
+    values: FloatArray
+
+
+def read_table(
+    table: Any,
+    classes: Sequence[Hashable] | None,
+    id_column: str | None,
+    *,
+    second_class_only: bool = False,
+    durations: bool = False,
+) -> Cells:
+    """Read a dataframe, a mapping or an array."""
+    number = seconds if durations else _number
+    if isinstance(table, Mapping):
+        cells = _read_mapping(table, classes, second_class_only, number)
+    else:
+        frame = nw.from_native(table, pass_through=True, allow_series=True)
+        if isinstance(frame, nw.Series):
+            index = getattr(table, "index", None)
+            if index is None:
+                cells = _read_array(frame.to_list(), classes, second_class_only, number)
+            else:
+                refuse_duplicates(index.tolist())
+                pairs = dict(zip(index.tolist(), frame.to_list(), strict=True))
+                cells = _read_mapping(pairs, classes, second_class_only, number)
+        elif isinstance(frame, nw.LazyFrame):
+            cells = _read_frame(frame.collect(), classes, id_column, number)
+        elif isinstance(frame, nw.DataFrame):
+            cells = _read_frame(frame, classes, id_column, number)
+        else:
+            cells = _read_array(table, classes, second_class_only, number)
+    if not cells.ids or not cells.classes:
+        raise SupervisionError(
+            "the table of totals",
+            f"{len(cells.ids)} bags and {len(cells.classes)} classes",
+            "at least one of each",
+            "give one row a bag and one column a class",
+        )
+    return cells
+
+
+def _read_frame(
+    frame: nw.DataFrame[Any],
+    classes: Sequence[Hashable] | None,
+    id_column: str | None,
+    number: Callable[[Any], float],
+) -> Cells:
+    native = nw.to_native(frame)
+    index = getattr(native, "index", None)
+    plain_index = index is None or type(index).__name__ == "RangeIndex"
+    if id_column is None and plain_index and "bag" in frame.columns:
+        id_column = "bag"
+    if id_column is not None:
+        if id_column not in frame.columns:
+            raise SupervisionError(
+                "the table of totals",
+                f"no column {id_column!r}",
+                f"one of its columns {name_some(map(repr, frame.columns))}",
+                "name the column of bag ids in `id_column`",
+            )
+        ids = frame[id_column].to_list()
+        names = [name for name in frame.columns if name != id_column]
+    elif index is None:
+        raise SupervisionError(
+            "the table of totals",
+            "no index and no column 'bag' to take bag ids from",
+            "a column of bag ids",
+            "use Totals.from_proportions(table, id_column=...), or name the column 'bag'",
+        )
+    else:
+        ids = index.tolist()
+        names = list(frame.columns)
+    for place, bag in enumerate(ids):
+        if is_missing(bag):
+            raise SupervisionError(
+                f"line {place} of the table of totals",
+                "no bag id",
+                "an id in every line",
+                "name the bag or drop the line",
+            )
+    if classes is not None:
+        for name in names:
+            if name not in classes:
+                raise unknown_class(f"column {name!r} of the table of totals", classes)
+    values = np.empty((len(ids), len(names)))
+    for h, name in enumerate(names):
+        values[:, h] = _column(frame[name].to_list(), ids, name, number)
+    return _with_absent_classes(Cells(ids, names, values), classes)
+
+
+def _read_mapping(
+    table: Mapping[Hashable, Any],
+    classes: Sequence[Hashable] | None,
+    second_class_only: bool,
+    number: Callable[[Any], float],
+) -> Cells:
+    ids = list(table)
+    rows = list(table.values())
+    if all(isinstance(row, Mapping) for row in rows):
+        labels = list(dict.fromkeys(label for row in rows for label in row))
+        if classes is not None:
+            for bag, row in zip(ids, rows, strict=True):
+                for label in row:
+                    if label not in classes:
+                        raise unknown_class(f"bag {bag!r}, class {label!r}", classes)
+        values = np.empty((len(ids), len(labels)))
+        for h, label in enumerate(labels):
+            values[:, h] = _column([row.get(label, 0) for row in rows], ids, label, number)
+        return _with_absent_classes(Cells(ids, labels, values), classes)
+    widths = {bag: _width(row) for bag, row in zip(ids, rows, strict=True)}
+    if len(set(widths.values())) != 1:
+        bag = next(bag for bag in ids if widths[bag] != widths[ids[0]])
+        raise SupervisionError(
+            f"bag {bag!r}",
+            f"{_width_text(widths[bag])}, while bag {ids[0]!r} has {_width_text(widths[ids[0]])}",
+            "the same form for every bag",
+            "give every bag a mapping from class to total",
+        )
+    cells = _read_array(rows, classes, second_class_only, number, ids)
+    return Cells(ids, cells.classes, cells.values)
+
+
+def _read_array(
+    table: Any,
+    classes: Sequence[Hashable] | None,
+    second_class_only: bool,
+    number: Callable[[Any], float],
+    ids: list[Hashable] | None = None,
+) -> Cells:
+    array = np.asarray(table)
+    ids = list(range(len(array))) if ids is None and array.ndim else ids
+    if ids is None or array.ndim not in (1, 2):
+        raise SupervisionError(
+            "the table of totals",
+            f"{type(table).__name__} with {array.ndim} dimensions",
+            "a dataframe, a mapping, or an array of shape (n_bags, n_classes) or (n_bags,)",
+            "give one row a bag and one column a class",
+        )
+    if array.ndim == 1:
+        if not second_class_only:
+            raise SupervisionError(
+                "the table of totals",
+                "one number a bag",
+                "one number for each bag and class",
+                "give one column a class (only shares may be given for the second class alone)",
+            )
+        second = _column(array.tolist(), ids, "second", number)
+        values = np.column_stack([1.0 - second, second])
+    else:
+        columns = [_column(array[:, h].tolist(), ids, h, number) for h in range(array.shape[1])]
+        values = np.column_stack(columns) if columns else np.empty((len(ids), 0))
+    labels = list(range(values.shape[1])) if classes is None else list(classes)
+    if len(labels) != values.shape[1]:
+        raise SupervisionError(
+            "the table of totals",
+            f"{values.shape[1]} columns for {len(labels)} classes",
+            "one column a class",
+            "let `classes` name every column, in order",
+        )
+    return Cells(ids, labels, values)
+
+
+def _column(
+    items: Sequence[Any],
+    ids: Sequence[Hashable],
+    label: Hashable,
+    number: Callable[[Any], float],
+) -> FloatArray:
+    """Return one class's totals as numbers, NaN where unknown; infinite and other items raise."""
+    column = np.empty(len(items))
+    for k, item in enumerate(items):
+        if is_missing(item):
+            column[k] = np.nan
+            continue
+        try:
+            column[k] = number(item)
+        except (TypeError, ValueError):
+            column[k] = np.inf
+        if not np.isfinite(column[k]):
+            raise SupervisionError(
+                f"bag {ids[k]!r}, class {label!r}",
+                repr(item),
+                "finite numbers, or a missing cell for 'not known'",
+                "correct this cell",
+            )
+    return column
+
+
+def _with_absent_classes(cells: Cells, classes: Sequence[Hashable] | None) -> Cells:
+    absent = [] if classes is None else [label for label in classes if label not in cells.classes]
+    zeros = np.zeros((len(cells.ids), len(absent)))
+    return Cells(cells.ids, cells.classes + absent, np.hstack([cells.values, zeros]))
+
+
+def aligned(table: Cells, like: Cells) -> Cells:
+    """Return the table's lines and columns in the order of another."""
+    for what, ours, theirs in (
+        ("bag", table.ids, like.ids),
+        ("class", table.classes, like.classes),
+    ):
+        for item in [*ours, *theirs]:
+            if item not in ours or item not in theirs:
+                missing = "lower" if item in ours else "upper"
+                raise SupervisionError(
+                    f"{what} {item!r}",
+                    f"nothing about it in the {missing} bounds",
+                    "the same bags and classes in both tables",
+                    "add it, with a missing cell where there is no bound",
+                )
+    rows = [table.ids.index(bag) for bag in like.ids]
+    columns = [table.classes.index(label) for label in like.classes]
+    return Cells(like.ids, like.classes, table.values[np.ix_(rows, columns)])
+
+
+def factorize(values: Any, what: str) -> tuple[IntArray, list[Hashable]]:
+    """Return the code of each value and the distinct values; missing values have code -1.
+
+    Anything hashable may be a value. None, NaN, NaT and NA are missing.
+    """
+    array = _vector(values, what)
+    if array.dtype.kind in "iub":
+        distinct, codes = np.unique(array, return_inverse=True)
+        return codes.astype(np.intp), distinct.tolist()
+    listed = array.tolist()
+    try:
+        seen = dict.fromkeys(listed)
+    except TypeError:
+        row = next(i for i, value in enumerate(listed) if not isinstance(value, Hashable))
+        raise SupervisionError(
+            f"row {row}",
+            f"the {what} {listed[row]!r}, which cannot be hashed",
+            "numbers, text, dates, tuples",
+            "use a tuple instead of a list",
+        ) from None
+    distinct_values: list[Hashable] = []
+    for value in seen:
+        if is_missing(value):
+            seen[value] = -1
+        else:
+            seen[value] = len(distinct_values)
+            distinct_values.append(value)
+    return np.fromiter(map(seen.__getitem__, listed), np.intp, len(listed)), distinct_values
+
+
+def as_vector(items: Sequence[Any]) -> AnyArray:
+    """Return a one-dimensional array of the items, of dtype object unless all are of one kind."""
+    kinds = {type(item) for item in items}
+    if len(kinds) == 1 and kinds <= {bool, int, float, str}:
+        return np.array(items)
+    vector = np.empty(len(items), dtype=object)
+    vector[:] = items
+    return vector
+
+
+def _vector(values: Any, what: str) -> AnyArray:
+    """Return one value a row as a one-dimensional array, without looking into the values."""
+    series = nw.from_native(values, pass_through=True, series_only=True, allow_series=True)
+    if isinstance(series, nw.Series):
+        native_dtype = getattr(values, "dtype", None)
+        values = values.to_numpy() if _is_plain_dtype(native_dtype) else series.to_list()
+    if hasattr(values, "__array__"):
+        values = np.asarray(values)
+        if values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        if values.ndim != 1:
+            raise ValueError(
+                f"One {what} a row is expected, in one dimension. Got an array of shape "
+                f"{values.shape}; tuples can join several columns into one {what}."
+            )
+        if values.dtype.kind in "mM":
+            return values.astype(values.dtype.kind + "8[us]").astype(object)
+        return values
+    items = list(values)
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array
+
+
+def _is_plain_dtype(dtype: object) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind in "iubf"
+
+
+def _width(row: Any) -> int | None:
+    return None if np.ndim(row) == 0 else len(row)
+
+
+def _width_text(width: int | None) -> str:
+    return "one number" if width is None else f"{width} totals"
+
+
+def _number(item: Any) -> float:
+    if isinstance(item, str | bytes):
+        raise TypeError("text is not a number")
+    return float(item)
+
+
+def is_duration(item: Any) -> bool:
+    """Return whether the item is a time delta."""
+    return isinstance(item, timedelta | np.timedelta64)
+
+
+def seconds(item: Any) -> float:
+    """Return the seconds of a time delta."""
+    if isinstance(item, np.timedelta64):
+        return float(item / np.timedelta64(1, "s"))
+    if not isinstance(item, timedelta):
+        raise TypeError("not a time delta")
+    return item.total_seconds()
+
+
+def is_missing(item: Any) -> bool:
+    """Return whether the item is None, NaN, NaT or NA."""
+    if item is None:
+        return True
+    try:
+        return bool(item != item)
+    except (TypeError, ValueError):
+        return type(item).__name__ == "NAType"
+
+
+def refuse_duplicates(ids: Iterable[Hashable]) -> None:
+    """Raise for a bag that has two lines in the table of totals."""
+    seen: dict[Hashable, int] = {}
+    for place, bag in enumerate(ids):
+        if bag in seen:
+            raise SupervisionError(
+                f"bag {bag!r}",
+                f"two lines in the table of totals, {seen[bag]} and {place}",
+                "one line a bag",
+                "drop one of them, or give the bags different ids",
+            )
+        seen[bag] = place
+
+
+def unknown_class(where: str, classes: Sequence[Hashable]) -> SupervisionError:
+    """Return the error for a class that is not among the known ones."""
+    return SupervisionError(
+        where,
+        "a class that is not known",
+        f"the classes {name_some(map(repr, classes))}",
+        "correct the name, or add the class to `classes`",
+    )

@@ -1,0 +1,495 @@
+"""The totals of bags: which share, count or duration of each class every bag holds.
+
+`Totals` knows no rows. It is the same object whatever the number of rows, and it has neither a
+length nor a shape, so that a grid search never mistakes it for one value per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
+from apportion.exceptions import SupervisionError, name_some
+from apportion.tables import (
+    Cells,
+    aligned,
+    as_vector,
+    factorize,
+    is_duration,
+    read_table,
+    refuse_duplicates,
+    seconds,
+    unknown_class,
+)
+
+Unit = Literal["share", "mass"]
+
+
+class Totals:
+    """Lower and upper class totals of every bag, as shares of the bag or as masses (row counts).
+
+    Make one with a factory: `from_proportions`, `from_counts`, `from_durations`,
+    `from_intervals` or `from_labels`. Classes are kept in sorted order, as scikit-learn does.
+
+    Attributes
+    ----------
+    ids : tuple
+        The bags' ids, in the order of the table.
+    classes : ndarray of shape (n_classes,)
+        The classes, sorted.
+    lower, upper : ndarray of shape (n_bags, n_classes)
+        Bounds of each class in each bag; equal where the total is exact.
+    unit : {"share", "mass"}
+        Whether the bounds are shares of a bag or numbers of rows.
+    normalize : bool
+        Whether masses are rescaled to the number of rows that a bag turns out to have.
+
+    Examples
+    --------
+    >>> totals = Totals.from_proportions(
+    ...     {"mon": {"sleep": 0.4, "tv": 0.6}, "tue": {"sleep": 0.5, "tv": 0.5}}
+    ... )
+    >>> totals
+    Totals(2 bags, 2 classes: 'sleep', 'tv'; shares)
+    """
+
+    __slots__ = ("classes", "ids", "lower", "normalize", "unit", "upper")
+
+    ids: tuple[Hashable, ...]
+    classes: AnyArray
+    lower: FloatArray
+    upper: FloatArray
+    unit: Unit
+    normalize: bool
+
+    def __init__(self) -> None:
+        raise TypeError(
+            "Totals has no constructor of its own: use Totals.from_proportions, from_counts, "
+            "from_durations, from_intervals or from_labels."
+        )
+
+    @classmethod
+    def _make(
+        cls,
+        ids: Sequence[Hashable],
+        classes: AnyArray,
+        lower: FloatArray,
+        upper: FloatArray,
+        unit: Unit,
+        normalize: bool,
+    ) -> Totals:
+        self = object.__new__(cls)
+        self.ids = tuple(ids)
+        self.classes = classes
+        self.lower = _frozen(lower)
+        self.upper = _frozen(upper)
+        self.unit = unit
+        self.normalize = normalize
+        return self
+
+    @classmethod
+    def _sorted(
+        cls,
+        ids: Sequence[Hashable],
+        labels: Sequence[Hashable],
+        lower: FloatArray,
+        upper: FloatArray,
+        unit: Unit,
+        normalize: bool = False,
+    ) -> Totals:
+        refuse_duplicates(ids)
+        classes, order = sorted_classes(labels)
+        return cls._make(ids, classes, lower[:, order], upper[:, order], unit, normalize)
+
+    @classmethod
+    def from_proportions(
+        cls,
+        table: Any,
+        *,
+        classes: Sequence[Hashable] | None = None,
+        id_column: str | None = None,
+        normalize: bool = False,
+        tolerance: float = 1e-6,
+    ) -> Totals:
+        """Return totals given as shares of each bag.
+
+        Parameters
+        ----------
+        table : dataframe, mapping or array
+            A dataframe with one row a bag and one column a class; a mapping from bag to a mapping
+            from class to share, to a sequence of shares, or to the share of the second class; or
+            an array of shape (n_bags, n_classes), or (n_bags,) holding the share of the second
+            class, whose row k is bag k. Missing cells are unknown: anything is allowed there. A
+            class left out of an inner mapping has share 0.
+        classes : sequence, optional
+            The classes in the order of the array's columns; by default 0, 1, … For a dataframe or
+            mapping: the classes that are allowed.
+        id_column : str, optional
+            The dataframe's column of bag ids. By default a pandas index, or a column named `bag`.
+        normalize : bool, default=False
+            Divide each bag's shares by their sum instead of refusing sums that differ from 1.
+        tolerance : float, default=1e-6
+            How far from 1 a bag's shares may sum.
+
+        Examples
+        --------
+        >>> Totals.from_proportions([0.2, 0.9], classes=["sit", "walk"]).upper
+        array([[0.8, 0.2],
+               [0.1, 0.9]])
+        """
+        cells = read_table(table, classes, id_column, second_class_only=True)
+        values = _nonnegative(cells, "share")
+        unknown = np.isnan(values)
+        if normalize:
+            values = _scaled_rows(values, unknown, np.ones(len(values)), cells.ids)
+        else:
+            _refuse_bad_shares(cells, values, unknown, tolerance)
+            exact = ~unknown.any(axis=1)
+            values[exact] /= values[exact].sum(axis=1, keepdims=True)
+        lower, upper = np.where(unknown, 0.0, values), np.where(unknown, 1.0, values)
+        lower, upper = tighten(lower, upper, np.ones(len(values)))
+        return cls._sorted(cells.ids, cells.classes, lower, upper, "share")
+
+    @classmethod
+    def from_counts(
+        cls,
+        table: Any,
+        *,
+        classes: Sequence[Hashable] | None = None,
+        id_column: str | None = None,
+        normalize: bool = False,
+    ) -> Totals:
+        """Return totals given as numbers of rows of each class.
+
+        The counts of a bag must sum to its number of rows, which is checked when rows are known;
+        `normalize=True` rescales them instead. Other parameters as in `from_proportions`.
+
+        Examples
+        --------
+        >>> Totals.from_counts({"mon": {"sit": 3, "walk": 1}})
+        Totals(1 bag, 2 classes: 'sit', 'walk'; masses)
+        """
+        cells = read_table(table, classes, id_column)
+        values = _nonnegative(cells, "count")
+        unknown = np.isnan(values)
+        lower, upper = np.where(unknown, 0.0, values), np.where(unknown, np.inf, values)
+        return cls._sorted(cells.ids, cells.classes, lower, upper, "mass", normalize)
+
+    @classmethod
+    def from_durations(
+        cls,
+        table: Any,
+        *,
+        window: float | timedelta,
+        classes: Sequence[Hashable] | None = None,
+        id_column: str | None = None,
+        normalize: bool = False,
+    ) -> Totals:
+        """Return totals given as time spent in each class.
+
+        Parameters
+        ----------
+        table : dataframe, mapping or array
+            Durations, as numbers or as time deltas; the forms of `from_proportions`.
+        window : number or timedelta
+            The time that one row covers, in the unit of the durations.
+        classes, id_column, normalize
+            As in `from_counts`.
+
+        Examples
+        --------
+        >>> hours = {"mon": {"sleep": 8, "tv": 2}}
+        >>> Totals.from_durations(hours, window=0.5).lower
+        array([[16.,  4.]])
+        """
+        length = seconds(window) if is_duration(window) else float(window)  # type: ignore[arg-type]
+        if not (np.isfinite(length) and length > 0):
+            raise ValueError(f"The 'window' parameter must be a positive duration. Got {window!r}.")
+        cells = read_table(table, classes, id_column, durations=is_duration(window))
+        values = _nonnegative(cells, "duration") / length
+        unknown = np.isnan(values)
+        lower, upper = np.where(unknown, 0.0, values), np.where(unknown, np.inf, values)
+        return cls._sorted(cells.ids, cells.classes, lower, upper, "mass", normalize)
+
+    @classmethod
+    def from_intervals(
+        cls,
+        lower: Any,
+        upper: Any,
+        *,
+        unit: Literal["share", "count"] = "share",
+        classes: Sequence[Hashable] | None = None,
+        id_column: str | None = None,
+    ) -> Totals:
+        """Return totals known only within bounds.
+
+        Parameters
+        ----------
+        lower, upper : dataframe, mapping or array
+            Two tables of one form with the same bags and classes. A missing cell is no bound.
+        unit : {"share", "count"}, default="share"
+            Whether the bounds are shares of a bag or numbers of rows.
+        classes, id_column
+            As in `from_proportions`.
+
+        Examples
+        --------
+        >>> least, most = {"mon": {"a": 0.1, "b": 0.5}}, {"mon": {"a": 0.5, "b": 1}}
+        >>> totals = Totals.from_intervals(least, most)
+        >>> totals.lower, totals.upper
+        (array([[0.1, 0.5]]), array([[0.5, 0.9]]))
+        """
+        if unit not in ("share", "count"):
+            raise ValueError(f"The 'unit' parameter must be 'share' or 'count'. Got {unit!r}.")
+        low = read_table(lower, classes, id_column)
+        high = aligned(read_table(upper, classes, id_column), low)
+        low_values, high_values = _nonnegative(low, unit), _nonnegative(high, unit)
+        low_values = np.where(np.isnan(low_values), 0.0, low_values)
+        no_bound = 1.0 if unit == "share" else np.inf
+        high_values = np.where(np.isnan(high_values), no_bound, high_values)
+        for k, h in zip(*np.nonzero(low_values > high_values), strict=True):
+            raise SupervisionError(
+                f"bag {low.ids[k]!r}, class {low.classes[h]!r}",
+                f"a lower bound of {low_values[k, h]:g} above its upper bound of "
+                f"{high_values[k, h]:g}",
+                "lower bounds up to the upper bound",
+                "exchange or correct the two",
+            )
+        if unit == "share":
+            size = np.ones(len(low_values))
+            refuse_infeasible(low.ids, low_values, high_values, size)
+            low_values, high_values = tighten(low_values, high_values, size)
+        kept: Unit = "share" if unit == "share" else "mass"
+        return cls._sorted(low.ids, low.classes, low_values, high_values, kept)
+
+    @classmethod
+    def from_labels(
+        cls, labels: Any, bags: Any, *, classes: Sequence[Hashable] | None = None
+    ) -> Totals:
+        """Return the exact shares of each class in each bag, counted from known labels.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n_rows,)
+            A label for every row that is in a bag.
+        bags : array-like of shape (n_rows,)
+            A bag id for every row; missing = in no bag.
+        classes : sequence, optional
+            All classes, where some may be absent from `labels`.
+
+        Examples
+        --------
+        >>> Totals.from_labels(["a", "b", "b", "b"], [1, 1, 2, 2]).lower
+        array([[0.5, 0.5],
+               [0. , 1. ]])
+        """
+        label_codes, found = factorize(labels, "label")
+        bag_codes, ids = factorize(bags, "bag id")
+        if len(label_codes) != len(bag_codes):
+            raise ValueError(f"{len(label_codes)} labels were given for {len(bag_codes)} bag ids.")
+        unlabelled = np.flatnonzero((bag_codes >= 0) & (label_codes < 0))
+        if unlabelled.size:
+            raise SupervisionError(
+                f"row {unlabelled[0]} (bag {ids[bag_codes[unlabelled[0]]]!r})",
+                "no label",
+                "a label for every row that is in a bag",
+                "label it, or give it no bag id",
+            )
+        known = list(found if classes is None else classes)
+        place = {label: h for h, label in enumerate(known)}
+        for label in found:
+            if label not in place:
+                raise unknown_class(f"label {label!r}", known)
+        columns = np.array([place[label] for label in found], dtype=np.intp)
+        inside = bag_codes >= 0
+        counts = np.zeros((len(ids), len(known)))
+        np.add.at(counts, (bag_codes[inside], columns[label_codes[inside]]), 1.0)
+        shares = counts / counts.sum(axis=1, keepdims=True)
+        return cls._sorted(ids, known, shares, shares, "share")
+
+    def with_classes(self, classes: AnyArray) -> Totals:
+        """Return the same totals over other classes, in their order; absent ones have mass 0."""
+        known = classes.tolist()
+        place = {label: h for h, label in enumerate(self.classes.tolist())}
+        for label in place:
+            if label not in known:
+                raise unknown_class(f"class {label!r} of the totals", known)
+        nothing = np.zeros((len(self.ids), 1))
+        columns = [place.get(label, -1) for label in known]
+        lower = np.hstack([self.lower, nothing])[:, columns]
+        upper = np.hstack([self.upper, nothing])[:, columns]
+        return self._make(self.ids, classes, lower, upper, self.unit, self.normalize)
+
+    def __repr__(self) -> str:
+        bags = f"{len(self.ids)} bag{'s' * (len(self.ids) != 1)}"
+        names = name_some(map(repr, self.classes.tolist()))
+        kind = {"share": "shares", "mass": "masses"}[self.unit]
+        return f"Totals({bags}, {len(self.classes)} classes: {names}; {kind})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+def sorted_classes(labels: Sequence[Hashable]) -> tuple[AnyArray, IntArray]:
+    """Return the labels sorted, and where each sorted label stood.
+
+    Labels of kinds that cannot be compared are sorted by kind, then by how they print.
+    """
+    plain: list[Any] = [
+        label.item() if isinstance(label, np.generic) else label for label in labels
+    ]
+    try:
+        order = sorted(range(len(plain)), key=plain.__getitem__)
+        if any(not plain[a] < plain[b] for a, b in pairwise(order)):
+            raise TypeError("not a total order")
+    except TypeError:
+        order = sorted(range(len(plain)), key=lambda h: (type(plain[h]).__name__, repr(plain[h])))
+    return as_vector([plain[h] for h in order]), np.array(order, dtype=np.intp)
+
+
+def tighten(
+    lower: FloatArray, upper: FloatArray, size: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the tightest bounds that allow the same rows of totals `t`, Σ_h t_h = size.
+
+    A class can hold at most what the others' lower bounds leave, and must hold at least what the
+    others' upper bounds cannot take.
+    """
+    size = size[:, None]
+    most = size - (lower.sum(axis=1, keepdims=True) - lower)
+    with np.errstate(invalid="ignore"):
+        least = size - (upper.sum(axis=1, keepdims=True) - upper)
+    unbounded = ~np.isfinite(upper)
+    others_unbounded = (unbounded.sum(axis=1, keepdims=True) - unbounded) > 0
+    least = np.where(others_unbounded, 0.0, np.where(unbounded, _finite_rest(size, upper), least))
+    tight_lower = np.maximum(lower, np.minimum(least, upper))
+    tight_upper = np.maximum(np.minimum(upper, most), tight_lower)
+    return tight_lower, tight_upper
+
+
+def _finite_rest(size: FloatArray, upper: FloatArray) -> FloatArray:
+    finite = np.where(np.isfinite(upper), upper, 0.0)
+    return size - finite.sum(axis=1, keepdims=True)
+
+
+def refuse_infeasible(
+    ids: Sequence[Hashable], lower: FloatArray, upper: FloatArray, size: FloatArray
+) -> None:
+    """Raise when some bag's bounds cannot sum to its size."""
+    slack = 1e-9 * np.maximum(size, 1.0)
+    least, most = lower.sum(axis=1), upper.sum(axis=1)
+    for k in np.flatnonzero((least > size + slack) | (most < size - slack)).tolist():
+        too_high = least[k] > size[k]
+        raise SupervisionError(
+            f"bag {ids[k]!r}",
+            f"lower bounds that sum to {least[k]:.6g}, more than the whole of {size[k]:g}"
+            if too_high
+            else f"upper bounds that sum to {most[k]:.6g}, less than the whole of {size[k]:g}",
+            f"lower bounds that sum to at most {size[k]:g}, upper bounds to at least {size[k]:g}",
+            f"{'lower the lower' if too_high else 'raise the upper'} bounds of this bag",
+        )
+
+
+def _nonnegative(cells: Cells, what: str) -> FloatArray:
+    for k, h in zip(*np.nonzero(cells.values < 0), strict=True):
+        raise SupervisionError(
+            f"bag {cells.ids[k]!r}, class {cells.classes[h]!r}",
+            f"a negative {what}, {cells.values[k, h]:g}",
+            f"{what}s of 0 and more",
+            "correct it, or leave the cell missing if it is not known",
+        )
+    return cells.values.copy()
+
+
+def _refuse_bad_shares(
+    cells: Cells, values: FloatArray, unknown: BoolArray, tolerance: float
+) -> None:
+    """Raise for percentages, shares above 1 and sums that are not 1."""
+    sums = np.where(unknown, 0.0, values).sum(axis=1)
+    for k in np.flatnonzero((np.nan_to_num(values) > 1 + tolerance).any(axis=1)):
+        h = int(np.nanargmax(values[k]))
+        percentages = 98.0 <= sums[k] <= 102.0
+        raise SupervisionError(
+            f"bag {cells.ids[k]!r}, class {cells.classes[h]!r}",
+            f"a share of {values[k, h]:g}, above 1"
+            + (", which looks like a percentage" if percentages else ""),
+            "shares from 0 to 1",
+            "divide the percentages by 100"
+            if percentages
+            else "use Totals.from_counts for counts, or normalize=True to divide by the bag's sum",
+        )
+    complete = ~np.any(unknown, axis=1)
+    off = np.where(complete, np.abs(sums - 1.0), sums - 1.0)
+    for k in np.flatnonzero(off > tolerance):
+        which = "shares" if complete[k] else "known shares"
+        raise SupervisionError(
+            f"bag {cells.ids[k]!r}",
+            f"{which} that sum to {sums[k]:.6g}, off by {sums[k] - 1.0:+.2g}",
+            f"a sum of 1 within {tolerance:g}"
+            if complete[k]
+            else "known shares that leave room for the unknown ones",
+            "correct the shares, or use Totals.from_proportions(..., normalize=True)"
+            if complete[k]
+            else "lower the known shares",
+        )
+
+
+def _scaled_rows(
+    values: FloatArray, unknown: BoolArray, size: FloatArray, ids: Sequence[Hashable]
+) -> FloatArray:
+    sums = values.sum(axis=1)
+    for k in np.flatnonzero(unknown.any(axis=1) | (sums <= 0)).tolist():
+        raise SupervisionError(
+            f"bag {ids[k]!r}",
+            "a missing cell" if unknown[k].any() else "totals that are all 0",
+            "complete totals with a positive sum where they are to be normalized",
+            "fill the cell, or leave out normalize=True",
+        )
+    return values * (size / sums)[:, None]
+
+
+def masses_for(totals: Totals, bags: IntArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return lower and upper class masses of the named bags, given their numbers of rows."""
+    lower, upper = totals.lower[bags], totals.upper[bags]
+    if totals.unit == "share":
+        return _snapped(lower * sizes[:, None]), _snapped(upper * sizes[:, None])
+    ids = [totals.ids[k] for k in bags]
+    if totals.normalize:
+        unknown = lower != upper
+        lower = upper = _scaled_rows(lower, unknown, sizes, ids)
+    exact = (lower == upper).all(axis=1)
+    sums = np.where(exact, lower.sum(axis=1), sizes)
+    for k in np.flatnonzero(np.abs(sums - sizes) > 1e-6 * np.maximum(sizes, 1.0)):
+        raise SupervisionError(
+            f"bag {ids[k]!r}",
+            f"totals that sum to {sums[k]:.6g} for {sizes[k]:g} rows, "
+            f"off by {sums[k] - sizes[k]:+.6g}",
+            "totals that sum to the bag's number of rows",
+            "correct them, or rescale them with normalize=True",
+        )
+    scale = np.divide(sizes, sums, out=np.ones_like(sums), where=sums > 0)[:, None]
+    lower, upper = lower * scale, upper * scale
+    refuse_infeasible(ids, lower, upper, sizes)
+    lower, upper = tighten(lower, upper, sizes)
+    return _snapped(lower), _snapped(upper)
+
+
+def _snapped(masses: FloatArray) -> FloatArray:
+    """Return the masses with those a rounding error away from a whole number made whole."""
+    whole = np.rint(masses)
+    return np.where(np.abs(masses - whole) <= 1e-9 * np.maximum(whole, 1.0), whole, masses)
+
+
+def _frozen(array: FloatArray) -> FloatArray:
+    array = np.array(array, dtype=np.float64)
+    array.flags.writeable = False
+    return array
