@@ -48,4 +48,4 @@ def _container_free() -> int | None:
 
 
 def _readable(n_bytes: int) -> str:
-    return f"{n_bytes / 2**30:.2f} GiB"
+    return f"{n_bytes / 2**30:.2f} GiB" if n_bytes >= 2**27 else f"{n_bytes / 2**20:.1f} MiB"

@@ -169,6 +169,7 @@ def descend_with_momentum(
     F = problem.project(start)
     PF = problem.P(F)
     energies = [problem.energy(F, PF)]
+    rounding = 1e-12 * problem.norm(F) ** 2
     Y, PY = F, PF
     t = 1.0
     status = Status.MAX_ITER
@@ -177,7 +178,7 @@ def descend_with_momentum(
         P_moved = problem.P(moved)
         energy = problem.energy(moved, P_moved)
         step, P_step = moved - F, P_moved - PF
-        rises = energy > energies[-1]
+        rises = energy > energies[-1] + rounding
         if rises and t == 1.0:
             # A plain step cannot raise the energy but by rounding: this is as low as it gets.
             small = problem.stationarity(F, PF) <= tol

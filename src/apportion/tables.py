@@ -78,7 +78,7 @@ def _read_frame(
                 f"one of its columns {name_some(map(repr, frame.columns))}",
                 "name the column of bag ids in `id_column`",
             )
-        ids = frame[id_column].to_list()
+        ids = frame.get_column(id_column).to_list()
         names = [name for name in frame.columns if name != id_column]
     elif index is None:
         raise SupervisionError(
@@ -102,9 +102,12 @@ def _read_frame(
         for name in names:
             if name not in classes:
                 raise unknown_class(f"column {name!r} of the table of totals", classes)
-    values = np.empty((len(ids), len(names)))
-    for h, name in enumerate(names):
-        values[:, h] = _column(frame[name].to_list(), ids, name, number)
+    columns = [
+        _column(series.to_list(), ids, series.name, number)
+        for series in frame.iter_columns()
+        if series.name != id_column
+    ]
+    values = np.column_stack(columns) if columns else np.empty((len(ids), 0))
     return _with_absent_classes(Cells(ids, names, values), classes)
 
 
@@ -127,12 +130,12 @@ def _read_mapping(
         for h, label in enumerate(labels):
             values[:, h] = _column([row.get(label, 0) for row in rows], ids, label, number)
         return _with_absent_classes(Cells(ids, labels, values), classes)
-    widths = {bag: _width(row) for bag, row in zip(ids, rows, strict=True)}
-    if len(set(widths.values())) != 1:
-        bag = next(bag for bag in ids if widths[bag] != widths[ids[0]])
+    forms = {bag: _form(row) for bag, row in zip(ids, rows, strict=True)}
+    if len(set(forms.values())) > 1:
+        bag = next(bag for bag in ids if forms[bag] != forms[ids[0]])
         raise SupervisionError(
             f"bag {bag!r}",
-            f"{_width_text(widths[bag])}, while bag {ids[0]!r} has {_width_text(widths[ids[0]])}",
+            f"{forms[bag]}, while bag {ids[0]!r} has {forms[ids[0]]}",
             "the same form for every bag",
             "give every bag a mapping from class to total",
         )
@@ -300,12 +303,10 @@ def _is_plain_dtype(dtype: object) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind in "iubf"
 
 
-def _width(row: Any) -> int | None:
-    return None if np.ndim(row) == 0 else len(row)
-
-
-def _width_text(width: int | None) -> str:
-    return "one number" if width is None else f"{width} totals"
+def _form(row: Any) -> str:
+    if isinstance(row, Mapping):
+        return "a mapping"
+    return "one number" if np.ndim(row) == 0 else f"{len(row)} totals"
 
 
 def _number(item: Any) -> float:

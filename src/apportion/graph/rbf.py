@@ -102,7 +102,7 @@ class RBFGraph(Graph):
     def _refuse_too_many_rows(self, n_rows: int) -> None:
         refuse_if_too_large(
             f"RBFGraph, a dense graph of {n_rows} rows,",
-            3 * 8 * n_rows * n_rows,
+            4 * 8 * n_rows * n_rows,  # distances, the best W, another W, its Cholesky factor
             'graph="knn", whose memory grows with n and not with n²',
         )
 

@@ -1,0 +1,187 @@
+"""Slow, literal implementations of the paper's algorithms, and other oracles.
+
+Written with loops, close to the printed text, and used by nothing but the tests.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment, minimize
+
+
+def rbf_similarities(X, gamma):
+    """Step 1 of Algorithm 1: W_ij = exp(-γ‖x_i - x_j‖²), W_ii = 0."""
+    n = len(X)
+    W = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            if i != j:
+                W[i, j] = np.exp(-gamma * sum((X[i, d] - X[j, d]) ** 2 for d in range(X.shape[1])))
+    return W
+
+
+def knn_similarities(X, k):
+    """Self-tuned similarities on the union of neighbour lists."""
+    n = len(X)
+    k = min(k, n - 1)
+    distance = np.array([[np.sqrt(((a - b) ** 2).sum()) for b in X] for a in X])
+    neighbours = [
+        sorted((j for j in range(n) if j != i), key=lambda j: distance[i, j])[:k] for i in range(n)
+    ]
+    scale = [max(distance[i, j] for j in neighbours[i]) for i in range(n)]
+    W = np.zeros((n, n))
+    for i in range(n):
+        for j in neighbours[i]:
+            W[i, j] = W[j, i] = np.exp(-(distance[i, j] ** 2) / (scale[i] * scale[j]))
+    return W
+
+
+def walk_matrix(W):
+    """Step 2 of Algorithm 1: S = D⁻¹W."""
+    S = np.zeros_like(W)
+    for i in range(len(W)):
+        degree = sum(W[i])
+        for j in range(len(W)):
+            S[i, j] = W[i, j] / degree if degree > 0 else 0.0
+    return S
+
+
+def algorithm_1(W, Y, alpha, n_steps=2000):
+    """Iterate F ← αSF + (1-α)Y from F = Y to its limit."""
+    S = walk_matrix(W)
+    F = Y.copy()
+    for _ in range(n_steps):
+        updated = np.zeros_like(F)
+        for i in range(len(Y)):
+            updated[i] = alpha * (S[i] @ F) + (1 - alpha) * Y[i]
+        if np.abs(updated - F).max() < 1e-15:
+            return updated
+        F = updated
+    return F
+
+
+def alternating_projections(f, bag, mass, tol=1e-12, max_sweeps=1000):
+    """The paper's projection, one column: onto the box, then onto the bags' sums, in turn."""
+    f = f.copy()
+    for _ in range(max_sweeps):
+        for i in range(len(f)):
+            f[i] = min(max(f[i], 0.0), 1.0)
+        worst = 0.0
+        shift = {}
+        for k in range(len(mass)):
+            members = [i for i in range(len(f)) if bag[i] == k]
+            shift[k] = (mass[k] - sum(f[i] for i in members)) / len(members)
+            worst = max(worst, abs(shift[k]))
+        if worst <= tol:
+            return f
+        for i in range(len(f)):
+            if bag[i] >= 0:
+                f[i] += shift[bag[i]]
+    return f
+
+
+def algorithm_2(W, bag, mass, alpha, *, literal=True, tol=1e-10, max_iter=200):
+    """The paper's Algorithm 2: f ← (I - αS)⁻¹ f, then alternating projections, until it rests.
+
+    Stops when ‖f_new - f‖_D ≤ tol ‖f‖_D. With `literal=False` the factor (1-α) is kept.
+    """
+    n = len(W)
+    S = walk_matrix(W)
+    degree = W.sum(axis=1)
+    inverse = np.linalg.inv(np.eye(n) - alpha * S) * (1.0 if literal else 1 - alpha)
+    sizes = [sum(1 for b in bag if b == k) for k in range(len(mass))]
+    f = np.array([mass[b] / sizes[b] for b in bag])
+    for _ in range(max_iter):
+        updated = alternating_projections(inverse @ f, bag, mass)
+        change = np.sqrt(sum(degree * (updated - f) ** 2))
+        if change <= tol * np.sqrt(sum(degree * f**2)):
+            break
+        f = updated
+    return f
+
+
+def onto_simplex(V):
+    """The nearest point of the probability simplex to every row, by bisection on the shift."""
+    low, high = V.min(axis=1) - 1.0, V.max(axis=1)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        above = np.maximum(V - middle[:, None], 0).sum(axis=1) > 1
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.maximum(V - 0.5 * (low + high)[:, None], 0)
+
+
+def dykstra(F, bag, lower, upper, weights, tol=1e-11, max_sweeps=20000):
+    """The nearest point of C in the norm of the weights, or None when it converges too slowly."""
+    X, p, q = F.copy(), np.zeros_like(F), np.zeros_like(F)
+    for _ in range(max_sweeps):
+        Y = onto_simplex(X + p)
+        p = X + p - Y
+        Z = Y + q
+        moved = Z.copy()
+        for k in range(len(lower)):
+            members = np.flatnonzero(bag == k)
+            sums = Z[members].sum(axis=0)
+            wanted = np.clip(sums, lower[k], upper[k])
+            inverse = 1.0 / weights[members]
+            moved[members] += inverse[:, None] * (wanted - sums) / inverse.sum()
+        q = Z - moved
+        done = np.abs(moved - X).max() < tol and np.abs(Y - moved).max() < tol
+        X = moved
+        if done:
+            return Y
+    return None
+
+
+def nearest_by_quadratic_program(F, bag, mass, weights):
+    """The nearest point of C by SLSQP, one redundant column sum per bag dropped."""
+    n, c = F.shape
+    start = np.array(
+        [mass[b] / max((bag == b).sum(), 1) if b >= 0 else np.full(c, 1 / c) for b in bag]
+    )
+    rows = [{"type": "eq", "fun": lambda g, i=i: g.reshape(n, c)[i].sum() - 1} for i in range(n)]
+    sums = [
+        {"type": "eq", "fun": lambda g, k=k, h=h: g.reshape(n, c)[bag == k, h].sum() - mass[k, h]}
+        for k in range(len(mass))
+        for h in range(c - 1)
+    ]
+    found = minimize(
+        lambda g: 0.5 * (weights[:, None] * (g.reshape(n, c) - F) ** 2).sum(),
+        start.ravel(),
+        jac=lambda g: (weights[:, None] * (g.reshape(n, c) - F)).ravel(),
+        bounds=[(0, 1)] * (n * c),
+        constraints=rows + sums,
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-14},
+    )
+    return found.x.reshape(n, c)
+
+
+def best_assignment_value(F, bag, counts):
+    """The largest Σ F[i, y_i] over labels with the given counts per bag."""
+    total = 0.0
+    for k in range(len(counts)):
+        members = np.flatnonzero(bag == k)
+        seats = np.repeat(np.arange(F.shape[1]), counts[k])
+        value = F[members][:, seats]
+        total += value[linear_sum_assignment(-value)].sum()
+    return total
+
+
+def paper_problem(W, f0, bag, mass, tau):
+    """The paper's constrained problem, ½τ·Dirichlet(f) + ½‖f - f⁰‖²_D over C, by SLSQP."""
+    n = len(W)
+    degree = W.sum(axis=1)
+    laplacian = np.diag(degree) - W
+    sums = [
+        {"type": "eq", "fun": lambda f, k=k: f[bag == k].sum() - mass[k]} for k in range(len(mass))
+    ]
+    found = minimize(
+        lambda f: 0.5 * tau * f @ laplacian @ f + 0.5 * (degree * (f - f0) ** 2).sum(),
+        f0,
+        jac=lambda f: tau * laplacian @ f + degree * (f - f0),
+        bounds=[(0, 1)] * n,
+        constraints=sums,
+        method="SLSQP",
+        options={"maxiter": 1000, "ftol": 1e-15},
+    )
+    return found.x

@@ -1,0 +1,138 @@
+"""Decoding: exact counts, the best labels among them, fair ties."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import reference
+from apportion import Totals
+from apportion.bags import match_bags
+from apportion.decode import quota, round_to_counts, threshold
+from apportion.hashing import hash_ranks
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    kind=st.sampled_from(["smooth", "rounded", "constant", "vertices"]),
+    n=st.integers(1, 60),
+    c=st.integers(1, 5),
+)
+def test_quota_is_the_best_labelling_with_the_counts(seed, kind, n, c):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, rng.integers(1, 4), n)
+    labels = rng.integers(0, c, n)
+    bags = match_bags(
+        n, bags=codes, proportions=Totals.from_labels(labels, codes, classes=list(range(c)))
+    )
+    F = rng.dirichlet(np.ones(c), n)
+    if kind == "rounded":
+        F = np.round(F, 1)
+    elif kind == "constant":
+        F[:] = 1 / c
+    elif kind == "vertices":
+        F = np.where(rng.random((n, 1)) < 0.7, np.eye(c)[rng.integers(0, c, n)], F)
+    found, _ = quota(F, bags, hash_ranks(None, n))
+    np.testing.assert_array_equal(bags.groups.sum(np.eye(c)[found]), bags.lower)
+    best = reference.best_assignment_value(F, bags.codes, bags.lower.astype(int))
+    assert F[np.arange(n), found].sum() == pytest.approx(best, abs=1e-7 * n)
+
+
+def test_one_large_bag_of_many_classes_is_exact():
+    """Large enough for prices, shortlists and chains to be needed."""
+    rng = np.random.default_rng(0)
+    n, c = 3000, 6
+    F = rng.dirichlet(np.full(c, 0.3), n)
+    labels = rng.choice(c, n, p=[0.5, 0.2, 0.1, 0.1, 0.07, 0.03])
+    bags = match_bags(n, bags=np.zeros(n, int), proportions=Totals.from_labels(labels, np.zeros(n)))
+    found, tied = quota(F, bags, np.arange(n))
+    assert not tied.any()
+    np.testing.assert_array_equal(np.bincount(found, minlength=c), bags.lower[0])
+    best = reference.best_assignment_value(F, bags.codes, bags.lower.astype(int))
+    assert F[np.arange(n), found].sum() == pytest.approx(best, abs=1e-5)
+
+
+@given(
+    hnp.arrays(np.float64, (4, 3), elements=st.floats(0.01, 1)),
+    st.lists(st.integers(0, 50), min_size=4, max_size=4),
+)
+def test_largest_remainder(weights, sizes):
+    sizes = np.array(sizes, dtype=float)
+    masses = weights / weights.sum(axis=1, keepdims=True) * sizes[:, None]
+    counts = round_to_counts(masses, sizes)
+    np.testing.assert_array_equal(counts.sum(axis=1), sizes)
+    assert (np.abs(counts - masses) < 1).all()
+
+
+def test_equal_remainders_go_to_the_first_class():
+    np.testing.assert_array_equal(
+        round_to_counts(np.array([[0.5, 0.5, 2.0]]), np.array([3.0])), [[1, 0, 2]]
+    )
+
+
+def test_interval_quotas_follow_the_soft_labels_within_the_bounds():
+    totals = Totals.from_intervals({"a": [0.0, 0.0]}, {"a": [0.5, 1.0]})
+    bags = match_bags(4, bags=["a"] * 4, proportions=totals)
+    F = np.array([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7], [0.2, 0.8]])
+    assert quota(F, bags, np.arange(4)).labels.tolist() == [0, 0, 1, 1]
+
+
+def test_unbagged_and_given_rows():
+    bags = match_bags(
+        4, y=[None, None, None, 1], bags=["a", "a", None, None], proportions={"a": 0.5}
+    )
+    F = np.array([[0.6, 0.4], [0.7, 0.3], [0.1, 0.9], [0.0, 1.0]])
+    labels, _ = quota(F, bags, np.arange(4))
+    assert labels.tolist() == [1, 0, 1, 1]
+
+
+def test_threshold_takes_the_most_likely_class_and_tells_ties():
+    labels, tied = threshold(np.array([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]]))
+    assert labels.tolist() == [1, 0, 0]
+    assert tied.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("c", [2, 3])
+def test_ties_are_told(c):
+    F = np.zeros((5, c))
+    F[:, 0], F[:, 1] = [0.9, 0.5, 0.5, 0.5, 0.1], [0.1, 0.5, 0.5, 0.5, 0.9]
+    proportions = np.zeros((1, c))
+    proportions[0, :2] = [0.4, 0.6]
+    bags = match_bags(5, bags=[0] * 5, proportions=proportions)
+    labels, tied = quota(F, bags, np.arange(5))
+    assert labels[[0, 4]].tolist() == [0, 1]
+    assert tied.tolist() == [False, True, True, True, False]
+
+
+@pytest.mark.parametrize("c", [2, 3])
+def test_tied_scores_do_not_leak_the_order_of_the_input(c):
+    """Rows sorted by their true label, soft labels all equal: the labels must know nothing."""
+    n = 3000
+    truth = np.repeat(np.arange(c), n // c)
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    bags = match_bags(n, bags=np.zeros(n, int), proportions=np.full((1, c), 1 / c))
+    F = np.full((n, c), 1 / c) + 1e-15 * np.arange(n)[:, None]
+    for features in (X, np.zeros((n, 2)), None):
+        labels, tied = quota(F, bags, hash_ranks(features, n))
+        assert tied.all()
+        assert abs((labels == truth).mean() - 1 / c) < 0.04
+
+
+@pytest.mark.parametrize("c", [2, 4])
+def test_ties_move_with_the_rows(c):
+    rng = np.random.default_rng(1)
+    n = 200
+    X = rng.normal(size=(n, 3))
+    codes = rng.integers(0, 3, n)
+    labels = rng.integers(0, c, n)
+    totals = Totals.from_labels(labels, codes)
+    F = np.round(rng.dirichlet(np.ones(c), n), 1)
+    order = rng.permutation(n)
+    whole, _ = quota(F, match_bags(n, bags=codes, proportions=totals), hash_ranks(X, n))
+    shuffled, _ = quota(
+        F[order], match_bags(n, bags=codes[order], proportions=totals), hash_ranks(X[order], n)
+    )
+    np.testing.assert_array_equal(shuffled, whole[order])

@@ -1,0 +1,161 @@
+"""Projection: nearest in the degree norm, for any bags and masses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reference
+from apportion import Totals
+from apportion.bags import match_bags
+from apportion.project import MassProjection, reconcile
+
+
+def random_problem(seed, *, intervals=False, spread=1.0, given_labels=False):
+    """Random bags with totals that some labels meet: bags of one, pure bags, zero mass, no bag."""
+    rng = np.random.default_rng(seed)
+    n, c, K = rng.integers(1, 25), rng.integers(1, 6), rng.integers(1, 5)
+    codes = rng.integers(-1, K, n)
+    codes[0] = 0
+    labels = rng.integers(0, c, n)
+    ids = [None if k < 0 else int(k) for k in codes]
+    totals = Totals.from_labels(labels, ids, classes=list(range(c)))
+    if intervals:
+        slack = rng.random(totals.lower.shape) * rng.integers(0, 2, totals.lower.shape) * 0.3
+        totals = Totals.from_intervals(
+            dict(zip(totals.ids, np.maximum(totals.lower - slack, 0), strict=True)),
+            dict(zip(totals.ids, np.minimum(totals.upper + slack, 1), strict=True)),
+            classes=list(range(c)),
+        )
+    y = np.where(rng.random(n) < 0.3, labels, np.nan) if given_labels else None
+    y = None if y is None or np.isnan(y).all() else y
+    bags = match_bags(n, y=y, bags=ids, proportions=totals)
+    F = rng.normal(size=(n, c)) * spread
+    if c == 2:
+        F[:, 0] = 1 - F[:, 1]
+    return bags, F, np.exp(rng.normal(size=n))
+
+
+def projected(bags, F, weights, method="nearest", **keywords):
+    project = MassProjection(bags, weights, method, **keywords)
+    return project, project.from_columns(project(project.to_columns(F)))
+
+
+@given(seed=st.integers(0, 10**6), intervals=st.booleans())
+def test_nearest_agrees_with_dykstra(seed, intervals):
+    bags, F, weights = random_problem(seed, intervals=intervals)
+    expected = reference.dykstra(F, bags.codes, bags.lower, bags.upper, weights, max_sweeps=400)
+    project, G = projected(bags, F, weights)
+    assert project.residual(project.to_columns(G)) < 1e-10
+    if expected is not None:
+        np.testing.assert_allclose(G, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nearest_agrees_with_a_quadratic_program(seed):
+    rng = np.random.default_rng(seed)
+    codes = np.repeat([0, 1, 2], 4)
+    labels = rng.integers(0, 3, 12)
+    bags = match_bags(
+        12, bags=codes, proportions=Totals.from_labels(labels, codes, classes=[0, 1, 2])
+    )
+    F, weights = rng.normal(size=(12, 3)), np.exp(rng.normal(size=12))
+    _, G = projected(bags, F, weights)
+    expected = reference.nearest_by_quadratic_program(F, codes, bags.lower, weights)
+    np.testing.assert_allclose(G, expected, atol=2e-5)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    intervals=st.booleans(),
+    spread=st.sampled_from([0.0, 0.1, 1.0, 30.0]),
+    given_labels=st.booleans(),
+)
+def test_feasible_and_optimal(seed, intervals, spread, given_labels):
+    """Feasible, and no feasible direction improves: ⟨F - G, H - G⟩ ≤ 0 for other points H of C."""
+    bags, F, weights = random_problem(
+        seed, intervals=intervals, spread=spread, given_labels=given_labels
+    )
+    project, G = projected(bags, F, weights)
+    assert project.residual(project.to_columns(G)) < 1e-9
+    np.testing.assert_allclose(G.sum(axis=1), 1, atol=1e-9)
+    assert (G >= 0).all()
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        _, H = projected(bags, rng.normal(size=F.shape), np.ones(len(F)))
+        if bags.n_classes == 2:
+            _, H = projected(bags, np.column_stack([1 - H[:, 1], H[:, 1]]), np.ones(len(F)))
+        free = bags.given < 0
+        slope = (weights[free, None] * (F - G)[free] * (H - G)[free]).sum()
+        assert slope <= 1e-7 * max(1.0, np.abs(F).max()) * weights.sum()
+
+
+@given(seed=st.integers(0, 10**6), intervals=st.booleans(), given_labels=st.booleans())
+def test_unchanged_when_already_feasible(seed, intervals, given_labels):
+    bags, F, weights = random_problem(seed, intervals=intervals, given_labels=given_labels)
+    project, G = projected(bags, F, weights)
+    again = project.from_columns(project(project.to_columns(G)))
+    np.testing.assert_allclose(again, G, atol=1e-9)
+
+
+@given(seed=st.integers(0, 10**6), intervals=st.booleans())
+def test_alternating_finds_a_feasible_point(seed, intervals):
+    bags, F, weights = random_problem(seed, intervals=intervals, spread=0.3)
+    project, G = projected(bags, F, weights, "alternating", tol=1e-8, max_sweeps=20000)
+    assert project.residual(project.to_columns(G)) < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_alternating_is_the_papers_one_column(seed):
+    rng = np.random.default_rng(seed)
+    codes = rng.permutation(np.repeat([0, 1, 2], 5))
+    shares = np.array([0.6, 0.2, 0.4])
+    bags = match_bags(15, bags=codes, proportions=shares)
+    f = rng.normal(size=15)
+    expected = reference.alternating_projections(f, codes, 5 * shares)
+    project = MassProjection(bags, np.ones(15), "alternating")
+    np.testing.assert_allclose(project(f[:, None])[:, 0], expected, atol=1e-10)
+
+
+def test_hundreds_of_bags_of_different_size():
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 60, 400)
+    codes = np.repeat(np.arange(400), sizes)
+    for c in (2, 5):
+        labels = rng.integers(0, c, len(codes))
+        bags = match_bags(len(codes), bags=codes, proportions=Totals.from_labels(labels, codes))
+        F = rng.dirichlet(np.ones(c), len(codes))
+        project, G = projected(bags, F, np.exp(rng.normal(size=len(codes))))
+        assert project.residual(project.to_columns(G)) < 1e-10
+
+
+def test_pure_bags_are_exact():
+    codes = [0, 0, 1, 1, 1]
+    for c in (2, 3):
+        bags = match_bags(5, bags=codes, proportions=np.eye(c)[:2])
+        _, G = projected(bags, np.full((5, c), 1 / c), np.ones(5))
+        np.testing.assert_allclose(G, np.eye(c)[codes], atol=1e-12)
+
+
+@given(seed=st.integers(0, 10**6), given_labels=st.booleans(), intervals=st.booleans())
+def test_reconcile_meets_the_masses_and_keeps_the_order(seed, given_labels, intervals):
+    bags, F, _ = random_problem(seed, given_labels=given_labels, intervals=intervals)
+    p = np.exp(F) / np.exp(F).sum(axis=1, keepdims=True)
+    G = reconcile(p, bags)
+    np.testing.assert_allclose(G.sum(axis=1), 1.0)
+    sums = bags.groups.sum(G)
+    size = np.maximum(bags.groups.sizes, 1)[:, None]
+    assert (np.maximum(bags.lower - sums, sums - bags.upper) / size).max() < 1e-8
+    zero = bags.groups.spread((bags.upper <= 0).astype(float)) > 0
+    assert (G[zero] == 0).all()
+
+
+def test_reconcile_is_a_shift_of_logits():
+    p = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
+    bags = match_bags(3, bags=[0, 0, 0], proportions=np.array([0.5]))
+    G = reconcile(p, bags)
+    shift = np.log(G[:, 1] / G[:, 0]) - np.log(p[:, 1] / p[:, 0])
+    np.testing.assert_allclose(shift, shift[0])
+    assert G[:, 1].sum() == pytest.approx(1.5)

@@ -1,0 +1,123 @@
+"""Propagation: one operator, three ways to apply it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+import reference
+from apportion.graph import PrecomputedGraph, metric_weights, propagator
+
+
+def random_graph(n, seed, density=1.0):
+    rng = np.random.default_rng(seed)
+    W = rng.random((n, n)) * (rng.random((n, n)) < density)
+    W = np.triu(W, 1)
+    return W + W.T
+
+
+def both_forms(W):
+    return PrecomputedGraph().fit(W), PrecomputedGraph().fit(sparse.csr_array(W))
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9, 0.99])
+def test_limit_of_algorithm_1(alpha):
+    W = random_graph(12, 0)
+    Y = np.eye(3)[np.arange(12) % 3]
+    expected = reference.algorithm_1(W, Y, alpha, n_steps=20000)
+    for graph in both_forms(W):
+        P = propagator(graph, alpha, floor=0.0)
+        np.testing.assert_allclose(P(Y), expected, atol=1e-9)
+
+
+def test_literal_form_leaves_out_the_factor():
+    W = random_graph(8, 1)
+    Y = np.random.default_rng(0).random((8, 2))
+    for graph in both_forms(W):
+        np.testing.assert_allclose(
+            propagator(graph, 0.5, literal=True)(Y), 2.0 * propagator(graph, 0.5)(Y)
+        )
+
+
+@given(
+    seed=st.integers(0, 50),
+    density=st.floats(0, 1),
+    metric=st.sampled_from(["degree", "euclidean"]),
+)
+def test_self_adjoint_rows_sum_to_one_spectrum_bounded(seed, density, metric):
+    """On any graph, isolated rows and tiny degrees included."""
+    W = random_graph(9, seed, density) * 10.0 ** np.random.default_rng(seed).integers(-6, 2)
+    for order in (None, 1, 3):
+        for graph in both_forms(W):
+            P = propagator(graph, 0.7, metric=metric, order=order)
+            matrix = P(np.eye(9))
+            assert np.isfinite(matrix).all()
+            np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-8)
+            weighted = P.weights[:, None] * matrix
+            np.testing.assert_allclose(weighted, weighted.T, atol=1e-8 * P.weights.max())
+            root = np.sqrt(P.weights)
+            values = np.linalg.eigvalsh(root[:, None] * matrix / root[None, :])
+            assert 1 - values.min() <= P.steepest + 1e-7
+            assert values.max() <= 1 + 1e-8
+
+
+def test_a_row_without_neighbours_keeps_its_own():
+    W = random_graph(6, 2)
+    W[0] = W[:, 0] = 0.0
+    Y = np.random.default_rng(0).random((6, 2))
+    for graph in both_forms(W):
+        for order in (None, 1, 4):
+            np.testing.assert_allclose(propagator(graph, 0.5, order=order)(Y)[0], Y[0])
+
+
+def test_order_1_is_weighted_knn():
+    W = random_graph(7, 3)
+    Y = np.random.default_rng(0).random((7, 2))
+    for graph in both_forms(W):
+        walked = propagator(graph, 0.5, order=1, floor=0.0)(Y)
+        np.testing.assert_allclose(walked, reference.walk_matrix(W) @ Y)
+
+
+def test_truncated_walk_approaches_the_limit():
+    """Σ_{j≥1} α^j S^j is the limit without its first term."""
+    W = random_graph(7, 4)
+    Y = np.random.default_rng(0).random((7, 2))
+    graph = PrecomputedGraph().fit(W)
+    limit = (propagator(graph, 0.5, floor=0.0)(Y) - 0.5 * Y) / 0.5
+    np.testing.assert_allclose(propagator(graph, 0.5, order=60, floor=0.0)(Y), limit, atol=1e-12)
+
+
+def test_sparse_residual_is_checked_and_small():
+    W = random_graph(50, 5, 0.2)
+    P = propagator(PrecomputedGraph().fit(sparse.csr_array(W)), 0.95)
+    Y = np.random.default_rng(0).random((50, 3))
+    F = P(Y)
+    tau = 0.95 / 0.05
+    left = P.weights[:, None] * F + tau * (np.diag(W.sum(axis=1)) - W) @ F
+    rest = (left - P.weights[:, None] * Y) / np.sqrt(P.weights[:, None])
+    relative = np.linalg.norm(rest) / np.linalg.norm(np.sqrt(P.weights[:, None]) * Y)
+    assert P.residual == pytest.approx(relative, rel=1e-2, abs=1e-12)
+    assert P.residual < 1e-9
+
+
+def test_metric_is_the_degrees_above_a_floor():
+    W = random_graph(5, 6)
+    W[0] *= 1e-9
+    W[:, 0] *= 1e-9
+    graph = PrecomputedGraph().fit(W)
+    weights = metric_weights(graph)
+    mean = graph.degrees_.mean()
+    assert weights[0] == pytest.approx(0.01 * mean)
+    np.testing.assert_allclose(weights[1:], graph.degrees_[1:])
+    np.testing.assert_allclose(metric_weights(graph, "euclidean"), mean)
+
+
+def test_without_bags_the_papers_problem_is_one_propagation():
+    W = random_graph(8, 7)
+    f0 = np.random.default_rng(0).random(8)
+    P = propagator(PrecomputedGraph().fit(W), 0.5, floor=0.0)
+    found = reference.paper_problem(W, f0, np.full(8, -1), [], tau=1.0)
+    np.testing.assert_allclose(P(f0[:, None])[:, 0], found, atol=1e-5)

@@ -1,0 +1,188 @@
+"""The loop: the same answer as the slow oracles, reached faster, and honest about it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reference
+from apportion import KNNGraph, PrecomputedGraph, RBFGraph, Totals
+from apportion.bags import match_bags
+from apportion.datasets import make_bags, make_xor
+from apportion.graph import propagator
+from apportion.project import MassProjection
+from apportion.solve import Problem, Settings, Status, may_be_ambiguous, solve
+
+
+def small_problem(seed, n=18, shares=(0.5, 1 / 3, 5 / 6)):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    bag = rng.permutation(np.repeat(np.arange(3), n // 3))
+    bags = match_bags(n, bags=bag, proportions=np.array(shares))
+    return RBFGraph(0.3).fit(X), bags, bag, np.array(shares) * (n // 3)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_literal_solver_is_algorithm_2(seed):
+    graph, bags, bag, mass = small_problem(seed)
+    settings = Settings(solver="literal", tol=1e-10, max_iter=60)
+    expected = reference.algorithm_2(graph.affinity_, bag, mass, 0.5, tol=1e-10, max_iter=60)
+    np.testing.assert_allclose(solve(graph, bags, settings).F[:, 1], expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_plain_solver_with_alternating_projections_is_algorithm_2_with_its_factor(seed):
+    graph, bags, bag, mass = small_problem(seed)
+    settings = Settings(solver="plain", projection="alternating", tol=1e-10, max_iter=60)
+    assert not graph.weak_rows().size, "the oracle knows no floor"
+    expected = reference.algorithm_2(
+        graph.affinity_, bag, mass, 0.5, literal=False, tol=1e-10, max_iter=60
+    )
+    np.testing.assert_allclose(solve(graph, bags, settings).F[:, 1], expected, atol=1e-8)
+
+
+def random_bags(seed, n=30, c=3, intervals=False):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    codes = rng.integers(0, 4, n)
+    labels = rng.integers(0, c, n)
+    totals = Totals.from_labels(labels, codes)
+    if intervals:
+        ids = totals.ids
+        totals = Totals.from_intervals(
+            dict(zip(ids, np.maximum(totals.lower - 0.1, 0), strict=True)),
+            dict(zip(ids, np.minimum(totals.upper + 0.1, 1), strict=True)),
+        )
+    return KNNGraph(5).fit(X), match_bags(n, bags=codes, proportions=totals)
+
+
+@given(seed=st.integers(0, 10**5), c=st.integers(2, 4), intervals=st.booleans())
+def test_accelerated_and_plain_reach_the_same_energy(seed, c, intervals):
+    graph, bags = random_bags(seed, c=c, intervals=intervals)
+    fast = solve(graph, bags, Settings(tol=1e-8, max_iter=5000, n_probes=0))
+    slow = solve(graph, bags, Settings(solver="plain", tol=1e-8, max_iter=20000, n_probes=0))
+    assert fast.converged
+    assert slow.converged
+    start = max(fast.energies[0], 1e-12)
+    assert abs(fast.energies[-1] - slow.energies[-1]) <= 1e-6 * start
+    assert fast.residual < 1e-9
+
+
+@given(seed=st.integers(0, 10**5), c=st.integers(2, 4), mu=st.sampled_from([0.0, 0.3]))
+def test_reported_numbers_are_the_recomputed_ones(seed, c, mu):
+    graph, bags = random_bags(seed, c=c)
+    settings = Settings(prior_weight=mu, n_probes=0)
+    solution = solve(graph, bags, settings)
+    P = propagator(graph, settings.alpha)
+    project = MassProjection(bags, P.weights)
+    F0 = bags.prior()
+    columns, prior = project.to_columns(solution.F), project.to_columns(F0)
+    PF = P(columns)
+    energy = 0.5 * (P.weights[:, None] * columns * (columns - PF)).sum()
+    energy += 0.5 * mu * (P.weights[:, None] * (columns - prior) ** 2).sum()
+    assert solution.energies[-1] == pytest.approx(energy, rel=1e-6, abs=1e-9)
+    problem = Problem(P, project, prior, mu)
+    assert solution.stationarity == pytest.approx(
+        problem.stationarity(columns, PF), rel=1e-3, abs=1e-8
+    )
+    sums = bags.groups.sum(solution.F)
+    residual = (np.abs(sums - bags.lower) / bags.groups.sizes[:, None]).max()
+    assert abs(solution.residual - residual) < 1e-9
+    assert len(solution.energies) == solution.n_iter + 1
+
+
+@given(seed=st.integers(0, 10**5), solver=st.sampled_from(["plain", "accelerated"]))
+def test_energy_never_rises(seed, solver):
+    graph, bags = random_bags(seed)
+    energies = solve(graph, bags, Settings(solver=solver, n_probes=0)).energies
+    assert (np.diff(energies) <= 1e-9 * energies[0]).all()
+
+
+@pytest.mark.parametrize("c", [2, 3])
+def test_without_prior_weight_the_start_does_not_matter(c):
+    graph, bags = random_bags(3, c=c)
+    assert graph.components()[0] == 1
+    settings = Settings(tol=1e-10, max_iter=20000)
+    rng = np.random.default_rng(0)
+    ends = [
+        solve(graph, bags, settings, start=rng.dirichlet(np.ones(c), bags.n_rows)).F
+        for _ in range(3)
+    ]
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-5)
+    np.testing.assert_allclose(ends[0], ends[2], atol=1e-5)
+    other_prior = rng.dirichlet(np.ones(c), bags.n_rows)
+    same = solve(graph, bags, settings, prior=other_prior).F
+    np.testing.assert_allclose(same, ends[0], atol=1e-5)
+    pulled = solve(graph, bags, Settings(prior_weight=1.0), prior=other_prior).F
+    assert np.abs(pulled - ends[0]).max() > 0.01
+
+
+@pytest.mark.parametrize("metric", ["degree", "euclidean"])
+@pytest.mark.parametrize("order", [None, 1, 2])
+def test_every_metric_and_order_converges(metric, order):
+    graph, bags = random_bags(5)
+    settings = Settings(metric=metric, order=order, max_iter=20000, n_probes=0)
+    solution = solve(graph, bags, settings)
+    assert solution.converged
+    assert solution.residual < 1e-9
+
+
+def test_running_out_of_iterations_is_told():
+    graph, bags = random_bags(0)
+    solution = solve(graph, bags, Settings(max_iter=2))
+    assert solution.status is Status.MAX_ITER
+    assert "max_iter" in solution.status.value
+
+
+def two_islands():
+    """Two components in one bag: any share of the class may lie on either island."""
+    W = np.zeros((8, 8))
+    W[:4, :4] = W[4:, 4:] = 1.0
+    graph = PrecomputedGraph().fit(W)
+    bags = match_bags(8, bags=[0] * 8, proportions=np.array([0.5]))
+    return graph, bags
+
+
+def test_several_answers_are_noticed_and_the_smoothest_kept():
+    graph, bags = two_islands()
+    assert may_be_ambiguous(graph, bags)
+    rng = np.random.default_rng(0)
+    ranks = np.array([0, 4, 1, 5, 2, 6, 3, 7])
+    solution = solve(graph, bags, Settings(), ranks=ranks, rng=rng)
+    assert solution.unique is False
+    assert solution.n_starts > 2
+    labels = np.argmax(solution.F, axis=1)
+    assert set(labels[:4].tolist()) != set(labels[4:].tolist())
+    assert solve(graph, bags, Settings(n_probes=0)).unique is None
+
+
+def test_one_answer_needs_no_probe():
+    graph, bags = random_bags(1)
+    assert not may_be_ambiguous(graph, bags)
+    solution = solve(graph, bags)
+    assert solution.unique is True
+    assert solution.n_starts == 1
+
+
+def test_given_labels_and_different_bags_decide_between_islands():
+    graph, _ = two_islands()
+    labelled = match_bags(8, y=[1] + [None] * 7, bags=[0] * 8, proportions=np.array([0.5]))
+    assert not may_be_ambiguous(graph, labelled)
+    two_bags = match_bags(8, bags=[0, 0, 0, 1, 0, 1, 1, 1], proportions=np.array([0.75, 0.25]))
+    assert not may_be_ambiguous(graph, two_bags)
+    solution = solve(graph, two_bags)
+    assert np.argmax(solution.F, axis=1).tolist() == [1] * 4 + [0] * 4
+
+
+def test_xor_needs_far_fewer_accelerated_iterations():
+    fast = slow = 0
+    for seed in range(3):
+        X, y = make_xor(120, random_state=seed)
+        bag, totals = make_bags(y, proportions=[0.6, 0.4, 0.5], random_state=seed)
+        graph = KNNGraph().fit(X)
+        bags = match_bags(120, bags=bag, proportions=totals)
+        fast += solve(graph, bags, Settings(n_probes=0, max_iter=20000)).n_iter
+        slow += solve(graph, bags, Settings(solver="plain", n_probes=0, max_iter=20000)).n_iter
+    assert 3 * fast <= slow
