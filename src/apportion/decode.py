@@ -36,7 +36,7 @@ def threshold(F: FloatArray, bags: Bags | None = None) -> Decoding:
     return Decoding(labels, tied)
 
 
-def quota(F: FloatArray, bags: Bags, ranks: IntArray) -> Decoding:
+def quota(F: FloatArray, bags: Bags, ranks: IntArray, counts: IntArray | None = None) -> Decoding:
     """Return the labels of largest total soft label among those that keep every bag's counts.
 
     Counts are the bag's masses rounded by largest remainder. Rows in no bag take their most
@@ -50,13 +50,15 @@ def quota(F: FloatArray, bags: Bags, ranks: IntArray) -> Decoding:
         The bags; given labels are kept.
     ranks : ndarray of shape (n_rows,)
         An order of the rows to break exact ties by; see `hash_ranks`.
+    counts : ndarray of shape (n_bags, n_classes), optional
+        How many open rows of each bag get each class, by default `bag_counts(F, bags)`.
     """
     labels, tied = threshold(F)
     rows = np.flatnonzero(bags.open_groups.codes >= 0)
     rows = rows[np.argsort(ranks[rows])]
     if rows.size:
         groups = Groups(bags.open_groups.codes[rows], len(bags.ids))
-        quotas = round_to_counts(_soft_masses(F, bags), bags.open_groups.sizes)
+        quotas = bag_counts(F, bags) if counts is None else counts
         scores = _grains(F[rows])
         if F.shape[1] == 2:
             labels[rows], tied[rows] = _take_top(scores[:, 1], groups, quotas[:, 1])
@@ -85,11 +87,14 @@ def round_to_counts(masses: FloatArray, sizes: FloatArray) -> IntArray:
     return (down + (places < missing[:, None])).astype(np.intp)
 
 
-def _soft_masses(F: FloatArray, bags: Bags) -> FloatArray:
-    """Return the bags' masses where they are exact, else the soft labels' sums within them."""
+def bag_counts(F: FloatArray, bags: Bags) -> IntArray:
+    """Return how many open rows of each bag get each class.
+
+    These are the bag's masses where they are exact, else the soft labels' sums, rounded.
+    """
     exact = bags.open_upper - bags.open_lower <= _GRAIN
     sums = np.clip(bags.open_groups.sum(F), bags.open_lower, bags.open_upper)
-    return np.where(exact, bags.open_lower, sums)
+    return round_to_counts(np.where(exact, bags.open_lower, sums), bags.open_groups.sizes)
 
 
 def _grains(F: FloatArray) -> IntArray:

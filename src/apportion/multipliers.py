@@ -32,6 +32,7 @@ class Groups:
         self.n_groups = n_groups
         inside = np.flatnonzero(codes >= 0)
         self.sizes = np.bincount(codes[inside], minlength=n_groups).astype(np.float64)
+        self._everywhere = inside if len(inside) == len(codes) else None
         self._indicator = sparse.csr_array(
             (np.ones(len(inside)), (codes[inside], inside)), shape=(n_groups, len(codes))
         )
@@ -47,6 +48,8 @@ class Groups:
 
     def only(self, keep: BoolArray) -> tuple[IntArray, Groups]:
         """Return the rows of some groups, and these groups alone."""
+        if self._everywhere is not None and keep.all():
+            return self._everywhere, self
         rows = np.flatnonzero(np.append(keep, False)[self.codes])
         renumbered = np.cumsum(keep) - 1
         return rows, Groups(renumbered[self.codes[rows]], int(keep.sum()))

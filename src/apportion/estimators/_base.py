@@ -137,7 +137,7 @@ def _checked_labels(y: Any) -> Any:
     """Return labels in one dimension; raise for a target that is no class label."""
     if getattr(y, "ndim", 1) == 2:
         y = column_or_1d(y, warn=True)
-    codes, found = factorize(y, "label")
-    if found:
-        check_classification_targets(np.asarray(y)[codes >= 0])
+    found = factorize(y, "label")[1]
+    if found and all(isinstance(label, float) for label in found):
+        check_classification_targets(np.array(found))
     return y

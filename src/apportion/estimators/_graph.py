@@ -26,6 +26,7 @@ from apportion.exceptions import (
 from apportion.graph import Graph, KNNGraph, PrecomputedGraph, RBFGraph, weighted_neighbours
 from apportion.hashing import hash_ranks
 from apportion.project import MassProjection
+from apportion.refine import refine
 from apportion.solve import Solution
 
 _NAMED_GRAPHS: dict[str, type[Graph]] = {
@@ -119,11 +120,14 @@ class GraphClassifier(BagClassifier):
             f"Got {self.graph!r} instead."
         )
 
-    def _store(self, matched: Bags, graph: Graph, F: FloatArray, X: Any) -> None:
+    def _store(
+        self, matched: Bags, graph: Graph, F: FloatArray, X: Any, *, refined: bool = False
+    ) -> None:
         """Keep soft labels, labels by both decodings, and the report."""
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
+        by_quota = quota(F, matched, ranks)
         decodings: dict[str, Decoding] = {
-            "quota": quota(F, matched, ranks),
+            "quota": refine(graph, matched, F, by_quota, ranks) if refined else by_quota,
             "threshold": threshold(F, matched),
         }
         labels, tied = decodings[self.decode]
@@ -181,7 +185,7 @@ def warn_of_solution(solution: Solution, tol: float) -> None:
     if solution.unique is False:
         warnings.warn(
             f"The totals admit several labellings: {solution.n_starts} starts ended in different "
-            "soft labels that are equally smooth, and the smoothest labelling was kept. More "
+            "soft labels of equal energy, and the one with the smoothest labels was kept. More "
             "bags, totals that differ more between bags, some labels in `y`, or a graph that ties "
             "separate groups of rows together (more neighbours) would decide.",
             AmbiguousTotalsWarning,

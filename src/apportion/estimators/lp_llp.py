@@ -37,6 +37,10 @@ class LPLLP(GraphClassifier):
         `"quota"` gives every bag exactly its counts; `"threshold"` gives every row its most likely
         class. Prefer quota when totals are exact, threshold when they are rough or when the
         classes overlap so much that counts force wrong labels.
+    refine : bool, default=True
+        With quota decoding, go on exchanging labels within bags while that makes neighbours agree
+        more. It sharpens the borders between classes that soft labels blur, looks at no label, and
+        changes little where classes overlap.
     solver : {"accelerated", "plain", "literal"}, default="accelerated"
         `"plain"` is the paper's iteration, which ends in the same soft labels after more steps.
         `"literal"` is Algorithm 2 as printed, without the factor (1-α), with alternating Euclidean
@@ -106,6 +110,7 @@ class LPLLP(GraphClassifier):
         alpha: float = 0.5,
         *,
         decode: str = "quota",
+        refine: bool = True,
         solver: str = "accelerated",
         order: int | None = None,
         metric: str = "degree",
@@ -120,6 +125,7 @@ class LPLLP(GraphClassifier):
         self.graph = graph
         self.alpha = alpha
         self.decode = decode
+        self.refine = refine
         self.solver = solver
         self.order = order
         self.metric = metric
@@ -164,12 +170,16 @@ class LPLLP(GraphClassifier):
         warn_of_solution(solution, settings.tol)
         self.solution_ = solution
         self.n_iter_ = solution.n_iter
-        self._store(matched, graph, solution.F, X)
+        self._store(matched, graph, solution.F, X, refined=self.refine)
         return self
 
     def _settings(self) -> Settings:
         self._require_number("alpha", 0.0, 1.0, open_=True)
         self._require_choice("decode", ("quota", "threshold"))
+        if not isinstance(self.refine, bool | np.bool_):
+            raise ValueError(
+                f"The 'refine' parameter of LPLLP must be a bool. Got {self.refine!r} instead."
+            )
         self._require_choice("solver", ("accelerated", "plain", "literal"))
         self._require_choice("metric", ("degree", "euclidean"))
         self._require_choice("projection", ("nearest", "alternating"))

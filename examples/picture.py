@@ -1,0 +1,65 @@
+"""Draw the README's picture: what is known of XOR, and what LP-LLP makes of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from apportion import LPLLP
+from apportion.datasets import make_bags, make_xor
+
+BAG_COLOURS = ["#E69F00", "#009E73", "#CC79A7"]
+CLASS_COLOURS = ["#0072B2", "#D55E00"]
+MARKERS = ["o", "s", "^"]
+
+
+def main(path: Path) -> None:
+    X, truth = make_xor(300, random_state=0)
+    bags, totals = make_bags(truth, proportions=[0.6, 0.4, 0.5], random_state=0)
+    model = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals)
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), sharex=True, sharey=True)
+    for k, (colour, marker) in enumerate(zip(BAG_COLOURS, MARKERS, strict=True)):
+        mine = bags == k
+        left.scatter(
+            *X[mine].T,
+            s=22,
+            c=colour,
+            marker=marker,
+            edgecolors="white",
+            linewidths=0.4,
+            label=f"bag {k}: {totals.lower[k, 1]:.0%} of class 1",
+        )
+        right.scatter(
+            *X[mine].T,
+            s=22,
+            c=np.array(CLASS_COLOURS)[model.transduction_[mine]],
+            marker=marker,
+            edgecolors="white",
+            linewidths=0.4,
+        )
+    for label, colour in enumerate(CLASS_COLOURS):
+        right.scatter([], [], s=22, c=colour, label=f"labelled {label}")
+    accuracy = (model.transduction_ == truth).mean()
+    left.set_title("known: each bag's totals")
+    right.set_title(f"found: a label for every row ({accuracy:.1%} right)")
+    for axes in (left, right):
+        axes.legend(loc="center", fontsize=8)
+        axes.set_aspect("equal")
+        axes.set_xticks([])
+        axes.set_yticks([])
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    print(f"{path}: {len(X)} rows, {accuracy:.1%} labelled right")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,256 @@
+"""What every estimator that learns from totals promises, whatever its method.
+
+Add an estimator to ESTIMATORS, and it is held to the same contract.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+
+from apportion import LPLLP, BagDesignWarning, KNNGraph, LabelPropagation, RBFGraph, Totals
+from apportion.datasets import make_bags
+
+ESTIMATORS = {
+    "LPLLP": LPLLP(random_state=0),
+    "LPLLP rbf": LPLLP(RBFGraph(1.0), random_state=0),
+    "LPLLP threshold": LPLLP(decode="threshold", random_state=0),
+    "LPLLP plain": LPLLP(solver="plain", max_iter=5000, random_state=0),
+    "LPLLP walk": LPLLP(order=2, random_state=0),
+    "LPLLP prior": LPLLP(prior=LabelPropagation(), random_state=0),
+    "LabelPropagation": LabelPropagation(),
+}
+KEEPS_COUNTS = [name for name in ESTIMATORS if name not in ("LPLLP threshold", "LabelPropagation")]
+
+every_estimator = pytest.mark.parametrize("name", ESTIMATORS)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
+
+
+def blobs(seed=0, n=60, c=3, n_bags=4):
+    X, y = make_blobs(n, centers=c, random_state=seed, cluster_std=1.5)
+    bags, totals = make_bags(y, n_bags, random_state=seed)
+    return X, y, bags, totals
+
+
+@every_estimator
+@pytest.mark.parametrize("c", [2, 3])
+def test_shapes_and_names(name, c):
+    X, _, bags, totals = blobs(c=c)
+    model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    assert model.classes_.tolist() == list(range(c))
+    assert model.transduction_.shape == (60,)
+    assert model.label_distributions_.shape == (60, c)
+    assert model.predict(X[:5]).shape == (5,)
+    proba = model.predict_proba(X[:5])
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1.0)
+    assert (proba >= 0).all()
+
+
+@pytest.mark.parametrize("name", KEEPS_COUNTS)
+@given(seed=st.integers(0, 1000), c=st.integers(2, 4), n_bags=st.integers(1, 12))
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_quota_keeps_every_count(name, seed, c, n_bags):
+    X, _, bags, totals = blobs(seed, n=40, c=c, n_bags=n_bags)
+    model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    report = model.bag_report_
+    assert report.error("quota") == 0
+    np.testing.assert_array_equal(report.assigned["quota"], report.lower)
+    if "prior" not in name:
+        return
+    assert model.solution_.residual < 1e-9
+
+
+@every_estimator
+def test_permuting_rows_permutes_the_answer(name):
+    X, _, bags, totals = blobs(1)
+    order = np.random.default_rng(0).permutation(len(X))
+    whole = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    shuffled = clone(ESTIMATORS[name]).fit(X[order], bags=bags[order], proportions=totals)
+    np.testing.assert_allclose(
+        shuffled.label_distributions_, whole.label_distributions_[order], atol=1e-4
+    )
+    np.testing.assert_array_equal(shuffled.transduction_, whole.transduction_[order])
+
+
+@every_estimator
+def test_renaming_bags_and_reordering_the_table_changes_nothing(name):
+    X, _, bags, totals = blobs(2)
+    table = {f"day {k}": dict(enumerate(totals.lower[k])) for k in reversed(range(4))}
+    named = [f"day {k}" for k in bags]
+    whole = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    renamed = clone(ESTIMATORS[name]).fit(X, bags=named, proportions=table)
+    np.testing.assert_allclose(renamed.label_distributions_, whole.label_distributions_, atol=1e-9)
+    np.testing.assert_array_equal(renamed.transduction_, whole.transduction_)
+
+
+@every_estimator
+@pytest.mark.parametrize("c", [2, 3])
+def test_permuting_classes_permutes_the_answer(name, c):
+    X, y, bags, totals = blobs(3, c=c)
+    new = np.array([2, 0, 1])[:c] if c == 3 else np.array([1, 0])
+    whole = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    swapped = clone(ESTIMATORS[name]).fit(
+        X, bags=bags, proportions=Totals.from_labels(new[y], bags)
+    )
+    np.testing.assert_allclose(
+        swapped.label_distributions_[:, new], whole.label_distributions_, atol=1e-4
+    )
+    np.testing.assert_array_equal(swapped.transduction_, new[whole.transduction_])
+
+
+@every_estimator
+def test_same_seed_same_answer_and_nothing_is_changed(name):
+    X, _, bags, totals = blobs(4)
+    X_before, bags_before = X.copy(), bags.copy()
+    model = clone(ESTIMATORS[name])
+    parameters = repr(model.get_params())
+    first = model.fit(X, bags=bags, proportions=totals).label_distributions_
+    again = model.fit(X, bags=bags, proportions=totals).label_distributions_
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(X, X_before)
+    np.testing.assert_array_equal(bags, bags_before)
+    assert repr(model.get_params()) == parameters
+
+
+@every_estimator
+def test_pure_bags_are_exact(name):
+    X, y, _, _ = blobs(5)
+    model = clone(ESTIMATORS[name]).fit(X, bags=y, proportions=np.eye(3))
+    if name != "LabelPropagation":
+        np.testing.assert_array_equal(model.transduction_, y)
+
+
+@every_estimator
+def test_one_bag_per_row_returns_the_labels(name):
+    X, y, _, _ = blobs(6)
+    rows = np.arange(len(X))
+    model = clone(ESTIMATORS[name]).fit(X, bags=rows, proportions=Totals.from_labels(y, rows))
+    if name != "LabelPropagation":
+        np.testing.assert_array_equal(model.transduction_, y)
+        np.testing.assert_allclose(model.label_distributions_, np.eye(3)[y], atol=1e-9)
+
+
+@every_estimator
+def test_one_bag_of_all_rows_is_the_class_priors(name):
+    """The paper's other extreme: on a connected graph, every row has the class shares."""
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    model = clone(ESTIMATORS[name])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, bags=np.zeros(50, int), proportions=np.array([[0.5, 0.3, 0.2]]))
+    assert any(issubclass(w.category, BagDesignWarning) for w in caught)
+    np.testing.assert_allclose(model.label_distributions_, [[0.5, 0.3, 0.2]] * 50, atol=1e-3)
+
+
+@every_estimator
+def test_strings_frames_missing_ids_and_partial_labels(name):
+    X, y, bags, _ = blobs(7)
+    names = np.array(["run", "sit", "walk"])
+    ids = [None if i % 10 == 0 else f"bag {k}" for i, k in enumerate(bags)]
+    inside = [i for i in range(60) if ids[i] is not None]
+    table = Totals.from_labels(names[y[inside]], [ids[i] for i in inside])
+    partial = np.array([None] * 60, dtype=object)
+    partial[[0, 1, 2]] = names[y[[0, 1, 2]]]
+    plain = clone(ESTIMATORS[name]).fit(X, partial, bags=ids, proportions=table)
+    assert plain.classes_.tolist() == names.tolist()
+    assert plain.transduction_[:3].tolist() == partial[:3].tolist()
+    for frame in (pd.DataFrame(X, columns=["a", "b"]), pl.DataFrame(X, schema=["a", "b"])):
+        framed = clone(ESTIMATORS[name]).fit(
+            frame, pd.Series(partial), bags=pd.Series(ids), proportions=table
+        )
+        assert framed.feature_names_in_.tolist() == ["a", "b"]
+        np.testing.assert_array_equal(framed.transduction_, plain.transduction_)
+        np.testing.assert_array_equal(framed.predict(frame), plain.predict(X))
+
+
+@every_estimator
+def test_new_bags_with_known_totals(name):
+    X, y, bags, totals = blobs(8, n=120)
+    model = clone(ESTIMATORS[name]).fit(X[:80], bags=bags[:80], proportions=totals)
+    new = np.zeros(40, int)
+    table = Totals.from_labels(y[80:], new)
+    soft = model.predict_proba(X[80:], bags=new, proportions=table)
+    np.testing.assert_allclose(soft.mean(axis=0), table.lower[0], atol=1e-9)
+    labels = model.predict(X[80:], bags=new, proportions=table)
+    if model.decode == "quota":
+        np.testing.assert_array_equal(np.bincount(labels, minlength=3), 40 * table.lower[0])
+
+
+@every_estimator
+def test_score(name):
+    X, y, bags, totals = blobs(9)
+    model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    assert model.score(X, y) == (model.predict(X) == y).mean()
+    error = -model.score(X, bags=bags, proportions=totals)
+    shares = np.array([np.bincount(model.predict(X)[bags == k], minlength=3) for k in range(4)])
+    expected = 0.5 * np.abs(shares / 15 - totals.lower).sum(axis=1).mean()
+    assert error == pytest.approx(expected)
+
+
+@every_estimator
+def test_pickle(name):
+    X, _, bags, totals = blobs(10)
+    model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+@every_estimator
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.zeros((30, 2)),
+        np.repeat(np.random.default_rng(0).normal(size=(3, 2)), 10, axis=0),
+        np.column_stack([np.ones(30), np.random.default_rng(0).normal(size=30)]),
+        np.vstack([np.random.default_rng(0).normal(size=(29, 2)), [[1e9, -1e9]]]),
+        np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32),
+    ],
+    ids=["all equal", "duplicates", "constant feature", "outlier", "float32"],
+)
+@pytest.mark.parametrize("c", [2, 3])
+def test_degenerate_rows_never_give_nan(name, X, c):
+    labels = np.arange(30) % c
+    bags = np.arange(30) % 4
+    totals = Totals.from_labels(labels, bags)
+    model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    assert np.isfinite(model.label_distributions_).all()
+    assert np.isfinite(model.predict_proba(X)).all()
+    np.testing.assert_allclose(model.label_distributions_.sum(axis=1), 1.0)
+
+
+@every_estimator
+def test_bad_rows_are_named(name):
+    X, _, bags, totals = blobs(11)
+    X[17, 1] = np.nan
+    with pytest.raises(ValueError, match="row 17, column 1: found NaN"):
+        clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    frame = pd.DataFrame(X, columns=["heart", "steps"])
+    with pytest.raises(ValueError, match="row 17, column 'steps': found NaN"):
+        clone(ESTIMATORS[name]).fit(frame, bags=bags, proportions=totals)
+
+
+def test_graph_parameters_can_be_set_and_searched():
+    model = LPLLP(KNNGraph(7))
+    assert model.get_params()["graph__n_neighbors"] == 7
+    model.set_params(graph__n_neighbors=3)
+    X, _, bags, totals = blobs(12)
+    model.fit(X, bags=bags, proportions=totals)
+    assert model.graph_ is not model.graph
+    assert model.graph_.n_neighbors == 3
+    assert not hasattr(model.graph, "affinity_")

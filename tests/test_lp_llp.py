@@ -1,0 +1,208 @@
+"""LPLLP and LabelPropagation on their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import scale
+
+import reference
+from apportion import (
+    LPLLP,
+    AmbiguousTotalsWarning,
+    BagDesignWarning,
+    IsolatedRowsWarning,
+    LabelPropagation,
+    RBFGraph,
+    SupervisionError,
+    Totals,
+)
+from apportion.datasets import make_bags, make_xor
+
+DESIGNS = {"A": [0.6, 0.4, 0.5], "B": [0.85, 0.25, 0.4]}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("graph", ["knn", "rbf"])
+@pytest.mark.filterwarnings("ignore::apportion.AmbiguousTotalsWarning")
+@pytest.mark.filterwarnings("ignore::apportion.IsolatedRowsWarning")
+def test_xor_is_solved(design, graph):
+    accuracy = []
+    for seed in range(3 if graph == "knn" else 1):
+        X, y = make_xor(120, random_state=seed)
+        bags, totals = make_bags(y, proportions=DESIGNS[design], random_state=seed)
+        model = LPLLP(graph, random_state=0).fit(X, bags=bags, proportions=totals)
+        accuracy.append((model.transduction_ == y).mean())
+    assert np.mean(accuracy) >= 0.98
+
+
+@pytest.mark.parametrize(
+    ("load", "standardise", "least"),
+    [(load_digits, False, 0.96), (load_breast_cancer, True, 0.93), (load_wine, True, 0.97)],
+)
+def test_real_data_in_twenty_bags(load, standardise, least):
+    X, y = load(return_X_y=True)
+    X = scale(X) if standardise else X
+    bags, totals = make_bags(y, 20, random_state=0)
+    model = LPLLP(graph="knn", decode="quota").fit(X, bags=bags, proportions=totals)
+    assert (model.transduction_ == y).mean() >= least
+
+
+def test_label_propagation_is_algorithm_1():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 2))
+    y = np.where(rng.random(20) < 0.5, np.arange(20) % 3, np.nan)
+    model = LabelPropagation(RBFGraph(0.5)).fit(X, y)
+    W = reference.rbf_similarities(X, 0.5)
+    Y = np.zeros((20, 3))
+    for i in range(20):
+        if not np.isnan(y[i]):
+            Y[i, int(y[i])] = 1.0
+    F = reference.algorithm_1(W, Y, 0.5)
+    assert not model.graph_.weak_rows().size
+    np.testing.assert_allclose(
+        model.label_distributions_, F / F.sum(axis=1, keepdims=True), atol=1e-9
+    )
+    np.testing.assert_array_equal(model.transduction_, model.classes_[F.argmax(axis=1)])
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_precomputed_similarities(form):
+    X, y = make_xor(80, random_state=0)
+    bags, totals = make_bags(y, proportions=[0.85, 0.15], random_state=0)
+    W = reference.rbf_similarities(X, 1.0)
+    given = LPLLP("precomputed", random_state=0).fit(form(W), bags=bags, proportions=totals)
+    built = LPLLP(RBFGraph(1.0), random_state=0).fit(X, bags=bags, proportions=totals)
+    np.testing.assert_allclose(given.label_distributions_, built.label_distributions_, atol=1e-3)
+    assert given.predict(form(W[:3])).shape == (3,)
+    with pytest.warns(IsolatedRowsWarning, match=r"1 of 1 new rows have no similar"):
+        proba = given.predict_proba(form(np.zeros((1, 80))))
+    np.testing.assert_allclose(proba, [[0.5, 0.5]])
+
+
+def test_gamma_is_chosen_without_labels():
+    X, y = make_xor(120, random_state=1)
+    bags, totals = make_bags(y, proportions=DESIGNS["B"], random_state=1)
+    grid = [1e-4, 0.5, 1.0]
+    chosen = LPLLP(RBFGraph(grid), random_state=0).fit(X, bags=bags, proportions=totals)
+    assert chosen.graph_.gamma_ in grid
+    smoothness = []
+    for gamma in grid:
+        model = LPLLP(RBFGraph(gamma), random_state=0).fit(X, bags=bags, proportions=totals)
+        labels = np.eye(2)[model.transduction_]
+        smoothness.append(model.graph_.smoothness(labels))
+    assert chosen.graph_.gamma_ == grid[int(np.argmax(smoothness))]
+
+
+def test_what_is_warned_of():
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    bags = np.arange(40) % 4
+    same = np.full(4, 0.5)
+    with pytest.warns(BagDesignWarning, match=r"No bag tells 0 from 1 apart: they have equal"):
+        LPLLP().fit(X, bags=bags, proportions=same)
+    with pytest.warns(BagDesignWarning, match=r"stand 0.8 to 0.2 in every bag"):
+        LPLLP().fit(X, bags=bags, proportions=np.full(4, 0.2))
+    with pytest.warns(ConvergenceWarning, match=r"Raise max_iter.*stationarity"):
+        LPLLP(max_iter=1).fit(X, bags=bags, proportions=np.array([0.1, 0.9, 0.4, 0.6]))
+    X[7] = 1e6
+    with pytest.warns(
+        IsolatedRowsWarning, match=r"1 of 40 rows .* 1 of them none at all \(rows 7\)"
+    ):
+        LPLLP().fit(X, bags=bags, proportions=np.array([0.1, 0.9, 0.4, 0.6]))
+    W = np.zeros((40, 40))
+    W[:10, :10] = W[10:, 10:] = 1.0
+    with pytest.warns(IsolatedRowsWarning, match=r"30 of 40 rows are not connected to any label"):
+        LabelPropagation("precomputed").fit(W, [0, 1] + [None] * 38)
+    with pytest.warns(AmbiguousTotalsWarning, match=r"The totals admit several labellings"):
+        LPLLP("precomputed", random_state=0).fit(
+            W, bags=[0] * 40, proportions=np.array([[0.25, 0.75]])
+        )
+
+
+def test_far_new_rows_are_reported():
+    X, y = make_xor(80, random_state=0)
+    model = LPLLP().fit(X, y)
+    with pytest.warns(IsolatedRowsWarning, match=r"1 of 2 new rows .* \(rows 1\)"):
+        proba = model.predict_proba([[0.0, 0.0], [1e7, 1e7]])
+    assert np.isfinite(proba).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"alpha": 1.0}, r"'alpha' parameter of LPLLP must be a float in the range \(0, 1\)"),
+        ({"alpha": "half"}, "'alpha'"),
+        ({"decode": "argmax"}, "'decode' parameter of LPLLP must be one of 'quota', 'threshold'"),
+        ({"solver": "fast"}, "'solver'"),
+        ({"metric": "cosine"}, "'metric'"),
+        ({"projection": "dykstra"}, "'projection'"),
+        ({"order": 0}, "'order'"),
+        ({"n_probes": -1}, "'n_probes'"),
+        ({"tol": -1.0}, "'tol'"),
+        ({"max_iter": 0}, "'max_iter'"),
+        ({"max_iter": True}, "'max_iter'"),
+        ({"prior_weight": -0.1}, "'prior_weight'"),
+        ({"graph": "star"}, "'graph' parameter of LPLLP must be one of 'auto', 'knn'"),
+        ({"prior": np.zeros((3, 3))}, r"soft labels .* of shape \(4, 2\)"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        LPLLP(**parameters).fit(np.eye(4), bags=[0, 0, 1, 1], proportions=np.array([0.5, 1.0]))
+
+
+def test_contradictions_reach_the_user():
+    with pytest.raises(SupervisionError, match="row 1 in bag 0"):
+        LPLLP().fit(np.eye(4), [1, 1, None, None], bags=[0, 0, 1, 1], proportions=[0.5, 1.0])
+
+
+def test_prior_speaks_only_with_weight():
+    X, y = make_xor(120, random_state=2)
+    bags, totals = make_bags(y, proportions=DESIGNS["B"], random_state=2)
+    rng = np.random.default_rng(0)
+    noise = rng.dirichlet(np.ones(2), 120)
+    settings = {"graph": RBFGraph(0.05), "tol": 1e-9, "max_iter": 20000}
+    without = LPLLP(**settings).fit(X, bags=bags, proportions=totals)
+    start_only = LPLLP(**settings, prior=noise, prior_weight=0.0)
+    start_only.fit(X, bags=bags, proportions=totals)
+    np.testing.assert_allclose(
+        start_only.label_distributions_, without.label_distributions_, atol=1e-4
+    )
+    with_weight = LPLLP(**settings, prior=noise).fit(X, bags=bags, proportions=totals)
+    gap = np.abs(with_weight.label_distributions_ - without.label_distributions_)
+    assert gap.max() > 0.01
+
+
+def test_a_perfect_prior_helps():
+    X, y = make_xor(120, random_state=3)
+    X = X + np.random.default_rng(0).normal(size=X.shape) * 4
+    bags, totals = make_bags(y, proportions=DESIGNS["A"], random_state=3)
+    truth = 0.8 * np.eye(2)[y] + 0.1
+    without = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals)
+    informed = LPLLP(prior=truth, prior_weight=1.0).fit(X, bags=bags, proportions=totals)
+    assert (informed.transduction_ == y).mean() > (without.transduction_ == y).mean()
+
+
+def test_intervals_and_unknown_cells_end_to_end():
+    X, y = make_xor(120, random_state=4)
+    bags, exact = make_bags(y, proportions=DESIGNS["B"], random_state=4)
+    wide = Totals.from_intervals(exact.lower - 0.05, np.minimum(exact.upper + 0.05, 1))
+    model = LPLLP(random_state=0).fit(X, bags=bags, proportions=wide)
+    assert model.solution_.residual < 1e-9
+    shares = model.bag_report_.assigned["quota"] / model.bag_report_.sizes[:, None]
+    assert (shares >= wide.lower - 0.5 / 40).all()
+    assert (shares <= wide.upper + 0.5 / 40).all()
+    partly = Totals.from_proportions({0: [0.15, 0.85], 1: [None, None], 2: [0.6, 0.4]})
+    model.fit(X, bags=bags, proportions=partly)
+    assert (model.transduction_ == y).mean() > 0.9
+
+
+def test_literal_algorithm_runs_and_converges_or_says_so():
+    X, y = make_xor(120, random_state=0)
+    bags, totals = make_bags(y, proportions=DESIGNS["B"], random_state=0)
+    model = LPLLP("rbf", solver="literal", decode="threshold", max_iter=50)
+    model.fit(X, bags=bags, proportions=totals)
+    assert model.solution_.residual < 1e-6

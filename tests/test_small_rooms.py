@@ -1,0 +1,106 @@
+"""Hashing, data sets, the package itself and the demo."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import apportion
+from apportion.datasets import make_bags, make_xor
+from apportion.hashing import hash_ranks, row_hashes
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_hashes_know_features_and_not_positions():
+    X = np.random.default_rng(0).normal(size=(1000, 3))
+    hashes = row_hashes(X)
+    assert len(set(hashes.tolist())) == 1000
+    order = np.random.default_rng(1).permutation(1000)
+    np.testing.assert_array_equal(row_hashes(X[order]), hashes[order])
+    np.testing.assert_array_equal(hash_ranks(X[order], 1000), hash_ranks(X, 1000)[order])
+    np.testing.assert_array_equal(
+        row_hashes(X.astype(np.float32).astype(float)), row_hashes(X.astype(np.float32))
+    )
+
+
+@pytest.mark.parametrize("X", [None, np.zeros((1000, 2))])
+def test_equal_rows_are_scrambled(X):
+    ranks = hash_ranks(X, 1000)
+    assert sorted(ranks.tolist()) == list(range(1000))
+    assert abs(np.corrcoef(ranks, np.arange(1000))[0, 1]) < 0.1
+
+
+def test_xor_has_two_halves_at_four_corners():
+    X, y = make_xor(400, random_state=0)
+    assert y.sum() == 200
+    for corner, label in [((0, 0), 0), ((10, 10), 0), ((0, 10), 1), ((10, 0), 1)]:
+        near = np.linalg.norm(X - corner, axis=1) < 4
+        assert near.sum() >= 95
+        assert (y[near] == label).all()
+    np.testing.assert_array_equal(make_xor(40, random_state=3)[0], make_xor(40, random_state=3)[0])
+
+
+def test_bags_have_the_wanted_shares():
+    _, y = make_xor(120, random_state=0)
+    bags, totals = make_bags(y, proportions=[0.6, 0.4, 0.5], random_state=0)
+    assert np.bincount(bags).tolist() == [40, 40, 40]
+    np.testing.assert_allclose(totals.lower[:, 1], [0.6, 0.4, 0.5])
+    np.testing.assert_allclose([y[bags == k].mean() for k in range(3)], [0.6, 0.4, 0.5])
+    with pytest.raises(ValueError, match="need 108 rows of class"):
+        make_bags(y, proportions=[0.1, 0.1, 0.1])
+    with pytest.raises(ValueError, match="either n_bags or proportions"):
+        make_bags(y)
+    assert np.bincount(make_bags(y, 7, random_state=0)[0]).tolist() == [18] + [17] * 6
+
+
+def test_public_names_exist_and_are_documented():
+    for name in apportion.__all__:
+        public = getattr(apportion, name)
+        if name != "__version__":
+            assert public.__doc__
+    assert (Path(apportion.__file__).parent / "py.typed").exists()
+    assert f"## {apportion.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"version: {apportion.__version__}" in (ROOT / "CITATION.cff").read_text()
+
+
+WITHOUT_EXTRAS = """
+import sys
+for name in ("pandas", "polars", "pyarrow", "matplotlib"):
+    sys.modules[name] = None
+import numpy as np
+from apportion import LPLLP
+model = LPLLP().fit(np.eye(4), bags=[0, 0, 1, 1], proportions={0: 1.0, 1: 0.0})
+print(model.transduction_.tolist())
+print(model.bag_report_)
+try:
+    model.bag_report_.to_frame("polars")
+except ModuleNotFoundError as error:
+    print(error)
+"""
+
+
+def test_the_core_needs_no_extra_and_names_the_one_to_install():
+    out = subprocess.check_output([sys.executable, "-c", WITHOUT_EXTRAS], text=True)
+    assert "[1, 1, 0, 0]" in out
+    assert "needs polars: install apportion[polars]" in out
+
+
+def test_the_demo_prints_given_against_assigned():
+    out = subprocess.check_output([sys.executable, ROOT / "examples" / "demo.py"], text=True)
+    assert "given → assigned rows" in out
+    right = float(re.search(r"never saw: ([\d.]+)% are right", out)[1])
+    assert right > 95
+
+
+def test_the_readme_example_prints_what_it_says():
+    """The README's Python block is run, and its output must be the block that follows it."""
+    text = (ROOT / "README.md").read_text()
+    code, printed = re.search(r"```python\n(.*?)```\s*```text\n(.*?)```", text, re.DOTALL).groups()
+    out = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert out.strip() == printed.strip()
