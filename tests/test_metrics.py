@@ -30,6 +30,8 @@ def test_intervals_count_from_their_nearer_end():
     totals = Totals.from_intervals({"a": [0.2, 0.2]}, {"a": [0.8, 0.8]})
     assert bag_proportion_error([0, 0, 1, 1], ["a"] * 4, totals) == 0
     assert bag_proportion_error([0, 0, 0, 0], ["a"] * 4, totals) == pytest.approx(0.2)
+    upper_only = Totals.from_intervals({"q": [0, 0, 0]}, {"q": [0.5, None, None]})
+    assert bag_proportion_error([0] * 10, ["q"] * 10, upper_only) == pytest.approx(0.5)
 
 
 def test_constraint_residual():
@@ -45,6 +47,13 @@ def test_smoothness_orders_like_the_papers_score():
     S = graph.affinity_.toarray() / graph.degrees_[:, None]
     assert smoothness(y, graph) == pytest.approx(0.5 * (signs @ S @ signs / 60 + 1))
     assert smoothness(np.random.default_rng(0).permutation(y), graph) < smoothness(y, graph)
+
+
+def test_soft_labels_need_a_column_for_every_class():
+    with pytest.raises(ValueError, match="one column for each of the 2 classes"):
+        bag_proportion_error(np.ones((7, 3)), BAGS, TABLE)
+    with pytest.raises(ValueError, match="two dimensions"):
+        constraint_residual(np.ones(7), BAGS, TABLE)
 
 
 def test_bag_majority():

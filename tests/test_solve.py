@@ -13,7 +13,7 @@ from apportion.bags import match_bags
 from apportion.datasets import make_bags, make_xor
 from apportion.graph import propagator
 from apportion.project import MassProjection
-from apportion.solve import Problem, Settings, Status, may_be_ambiguous, solve
+from apportion.solve import Problem, Settings, Status, may_be_ambiguous, solve, unsupervised_rows
 
 
 def small_problem(seed, n=18, shares=(0.5, 1 / 3, 5 / 6)):
@@ -80,8 +80,9 @@ def test_reported_numbers_are_the_recomputed_ones(seed, c, mu):
     F0 = bags.prior()
     columns, prior = project.to_columns(solution.F), project.to_columns(F0)
     PF = P(columns)
-    energy = 0.5 * (P.weights[:, None] * columns * (columns - PF)).sum()
-    energy += 0.5 * mu * (P.weights[:, None] * (columns - prior) ** 2).sum()
+    whole = solution.F
+    energy = 0.5 * (P.weights[:, None] * whole * (whole - P(whole))).sum()
+    energy += 0.5 * mu * (P.weights[:, None] * (whole - F0) ** 2).sum()
     assert solution.energies[-1] == pytest.approx(energy, rel=1e-6, abs=1e-9)
     problem = Problem(P, project, prior, mu)
     assert solution.stationarity == pytest.approx(
@@ -174,6 +175,44 @@ def test_given_labels_and_different_bags_decide_between_islands():
     assert not may_be_ambiguous(graph, two_bags)
     solution = solve(graph, two_bags)
     assert np.argmax(solution.F, axis=1).tolist() == [1] * 4 + [0] * 4
+
+
+def test_weakly_tied_islands_are_ambiguous_too():
+    W = np.full((8, 8), 1e-20)
+    W[:4, :4] = W[4:, 4:] = 1.0
+    _, bags = two_islands()
+    solution = solve(PrecomputedGraph().fit(W), bags, rng=np.random.default_rng(0))
+    assert solution.unique is False
+
+
+def test_rows_that_nothing_reaches_keep_the_overall_shares():
+    """An island whose bag is unknown must not be given a label by lot."""
+    W = np.zeros((12, 12))
+    W[:8, :8] = W[8:, 8:] = 1.0
+    W[:4, 4:8] = W[4:8, :4] = 0.0
+    totals = Totals.from_proportions({0: [0.75, 0.25], 1: [0.25, 0.75], 2: [None, None]})
+    bags = match_bags(12, bags=[0, 0, 0, 1, 0, 1, 1, 1, 2, 2, 2, 2], proportions=totals)
+    graph = PrecomputedGraph().fit(W)
+    assert unsupervised_rows(graph, bags).tolist() == [False] * 8 + [True] * 4
+    for seed in range(3):
+        F = solve(graph, bags, rng=np.random.default_rng(seed)).F
+        np.testing.assert_allclose(F[8:], 0.5, atol=1e-6)
+
+
+def test_a_heavy_prior_does_not_make_the_plain_loop_diverge():
+    graph, bags = random_bags(0)
+    slow = solve(graph, bags, Settings(solver="plain", prior_weight=5.0))
+    fast = solve(graph, bags, Settings(prior_weight=5.0))
+    assert slow.converged
+    np.testing.assert_allclose(slow.F, fast.F, atol=1e-5)
+
+
+def test_a_flat_energy_is_not_taken_for_an_end():
+    graph, bags = random_bags(0)
+    solution = solve(graph, bags, Settings(alpha=1e-6))
+    assert solution.n_iter > 5
+    nearly = solve(graph, bags, Settings(alpha=1e-3))
+    np.testing.assert_allclose(solution.F, nearly.F, atol=1e-2)
 
 
 def test_xor_needs_far_fewer_accelerated_iterations():

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from apportion import SupervisionError, Totals
+from apportion.bags import match_bags
 from apportion.totals import tighten
 
 SHARES = {"mon": {"sit": 0.25, "walk": 0.75}, "tue": {"sit": 1.0, "walk": 0.0}}
@@ -23,6 +24,13 @@ FORMS = {
     "mapping": SHARES,
     "mapping with an absent class": {"mon": SHARES["mon"], "tue": {"sit": 1}},
     "pandas index": pd.DataFrame(SHARES).T,
+    "mapping of series": {
+        "mon": pd.Series({"walk": 0.75, "sit": 0.25}),
+        "tue": pd.Series({"sit": 1.0}),
+    },
+    "pandas column, sorted": pd.DataFrame(
+        {"bag": ["tue", "mon"], "walk": [0.0, 0.75], "sit": [1, 0.25]}
+    ).sort_values("bag"),
     "pandas column": pd.DataFrame({"bag": ["mon", "tue"], "walk": [0.75, 0.0], "sit": [0.25, 1]}),
     "polars": pl.DataFrame({"bag": ["mon", "tue"], "walk": [0.75, 0.0], "sit": [0.25, 1.0]}),
     "polars lazy": pl.LazyFrame({"bag": ["mon", "tue"], "walk": [0.75, 0.0], "sit": [0.25, 1.0]}),
@@ -93,7 +101,10 @@ def test_polars_nulls_are_unknown():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"mon": {"a": -0.1, "b": 1.1}}, r"bag 'mon', class 'a': found a negative share, -0.1"),
+        (
+            {"mon": {"a": -0.1, "b": 0.6, "c": 0.5}},
+            r"bag 'mon', class 'a': found a negative share, -0.1",
+        ),
         ({"mon": {"a": 1.4, "b": 0.0}}, r"class 'a': found a share of 1.4, above 1"),
         ({"mon": {"a": 60, "b": 40}}, r"looks like a percentage.*divide the percentages by 100"),
         ({"mon": {"a": 0.5, "b": 0.4}}, r"sum to 0.9, off by -0.1.*normalize=True"),
@@ -102,6 +113,8 @@ def test_polars_nulls_are_unknown():
         ({"mon": {"a": "half", "b": 0.5}}, r"bag 'mon', class 'a': found 'half'"),
         ({"mon": {"a": 1.0}, "tue": 0.5}, r"the same form for every bag"),
         ({"mon": [0.5, 0.5], "tue": [1.0]}, r"bag 'tue': found 1 totals"),
+        ([20, 90], r"bag 0, class 1: found a share of 20, above 1, which looks like a percentage"),
+        ({"mon": {"a": 20, "b": None}}, r"which looks like a percentage"),
         ({}, r"found 0 bags"),
         (np.zeros((2, 2, 2)), r"3 dimensions"),
         (0.5, r"0 dimensions"),
@@ -112,6 +125,11 @@ def test_polars_nulls_are_unknown():
 def test_bad_shares(table, message):
     with pytest.raises(SupervisionError, match=message):
         Totals.from_proportions(table)
+
+
+def test_a_class_named_twice():
+    with pytest.raises(SupervisionError, match="a class named twice"):
+        Totals.from_proportions([[0.5, 0.5]], classes=["a", "a"])
 
 
 def test_unknown_classes():
@@ -136,8 +154,13 @@ def test_normalize_divides_by_the_sum():
     np.testing.assert_allclose(totals.lower, [[0.6, 0.4]])
     with pytest.raises(SupervisionError, match="all 0"):
         Totals.from_proportions({"mon": {"a": 0, "b": 0}}, normalize=True)
+    partly = Totals.from_proportions(
+        {"mon": {"a": 3, "b": 1}, "tue": {"a": 0.3, "b": None}}, normalize=True
+    )
+    np.testing.assert_allclose(partly.lower, [[0.75, 0.25], [0.3, 0.7]])
+    counts = Totals.from_counts({"mon": {"a": 1, "b": None}}, normalize=True)
     with pytest.raises(SupervisionError, match="missing cell"):
-        Totals.from_proportions({"mon": {"a": 1, "b": None}}, normalize=True)
+        match_bags(3, bags=["mon"] * 3, proportions=counts)
 
 
 def test_durations_are_counts_of_windows():
@@ -152,8 +175,16 @@ def test_durations_are_counts_of_windows():
     for totals in (numbers, deltas, Totals.from_durations(frame, window=timedelta(minutes=30))):
         np.testing.assert_allclose(totals.lower, [[16, 4]])
         assert totals.unit == "mass"
-    with pytest.raises(ValueError, match="positive duration"):
-        Totals.from_durations({"mon": {"sleep": 8}}, window=0)
+    array = np.array([[8, 2]], dtype="timedelta64[h]").astype("timedelta64[ns]")
+    totals = Totals.from_durations(array, window=timedelta(minutes=30))
+    np.testing.assert_allclose(totals.lower, [[16, 4]])
+    for window in (0, "30min", np.nan):
+        with pytest.raises(ValueError, match="positive duration"):
+            Totals.from_durations({"mon": {"sleep": 8}}, window=window)
+    with pytest.raises(SupervisionError, match="durations and window in the same form"):
+        Totals.from_durations({"mon": {"sleep": 8}}, window=timedelta(hours=1))
+    with pytest.raises(SupervisionError, match="durations and window in the same form"):
+        Totals.from_durations({"mon": {"sleep": timedelta(hours=1)}}, window=1)
     with pytest.raises(SupervisionError, match="negative duration"):
         Totals.from_durations({"mon": {"sleep": -8}}, window=1)
 
@@ -184,6 +215,7 @@ def test_interval_tables_are_matched_by_name():
         ([[0.6, 0.6]], [[0.7, 0.7]], "lower bounds that sum to 1.2, more than the whole of 1"),
         ([[0.1, 0.1]], [[0.2, 0.3]], "upper bounds that sum to 0.5, less than the whole of 1"),
         ([[0.6, 0.0]], [[0.5, 1.0]], "a lower bound of 0.6 above its upper bound of 0.5"),
+        ([[0, 0]], [[30, 90]], "a share of 90, above 1"),
     ],
 )
 def test_infeasible_intervals(lower, upper, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 from apportion._typing import AnyArray, FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.decode import Decoding
+from apportion.metrics import rows_to_change
 
 _SHOWN = 12
 
@@ -53,14 +55,14 @@ class BagReport:
 
     def error(self, decode: str | None = None) -> float:
         """Return the share of bagged rows that would have to change class to meet the totals."""
-        return float(0.5 * np.abs(self.difference(decode)).sum() / max(int(self.sizes.sum()), 1))
+        return float(rows_to_change(self.difference(decode)).sum() / max(int(self.sizes.sum()), 1))
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
         """Return one line per bag and class, as a dataframe of pandas, polars or pyarrow."""
         K, c = self.lower.shape
         columns: dict[str, Any] = {
-            "bag": [bag for bag in self.ids for _ in range(c)],
-            "class": np.tile(self.classes, K).tolist(),
+            "bag": [bag for bag in _of_one_kind(self.ids) for _ in range(c)],
+            "class": _of_one_kind(self.classes.tolist()) * K,
             "rows": np.repeat(self.sizes, c).tolist(),
             "given_lower": self.lower.ravel().tolist(),
             "given_upper": self.upper.ravel().tolist(),
@@ -117,6 +119,12 @@ def report_bags(bags: Bags, decodings: dict[str, Decoding], decode: str) -> BagR
         decode=decode,
         tied={name: int(tied.sum()) for name, (_, tied) in decodings.items()},
     )
+
+
+def _of_one_kind(items: Sequence[Any]) -> list[Any]:
+    """Return the items as they are, or as text where a column could not hold them all."""
+    kinds = {type(item) for item in items}
+    return list(items) if len(kinds) == 1 and tuple not in kinds else [str(item) for item in items]
 
 
 def _span(lower: float, upper: float) -> str:

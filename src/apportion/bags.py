@@ -15,7 +15,7 @@ from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import SupervisionError, name_some
 from apportion.multipliers import Groups, shift_into_box
 from apportion.tables import factorize, unknown_class
-from apportion.totals import Totals, masses_for, refuse_infeasible, sorted_classes, tighten
+from apportion.totals import Totals, masses_for, sorted_classes, tighten
 
 
 class Bags:
@@ -149,10 +149,14 @@ class Bags:
         for k in np.flatnonzero(
             (lower.sum(axis=1) > sizes + 1e-9) | (upper.sum(axis=1) < sizes - 1e-9)
         ):
-            here = rows[self.codes[rows] == k]
-            h = int(np.argmax(taken[k] - self.upper[k]))
-            raise self._contradiction(int(here[-1]), int(k), h, taken[k, h])
-        refuse_infeasible(self.ids, lower, upper, sizes)
+            last = int(rows[self.codes[rows] == k][-1])
+            raise SupervisionError(
+                f"row {last} in bag {self.ids[k]!r}",
+                f"given labels that leave {sizes[k]:g} rows without a label, of which the totals "
+                f"want {lower[k].sum():.6g} to {upper[k].sum():.6g}",
+                "given labels that leave room for every class's total",
+                "correct the labels or the bag's totals",
+            )
         return tighten(lower, upper, sizes)
 
     def _contradiction(self, row: int, k: int, h: int, count: float) -> SupervisionError:
@@ -161,7 +165,7 @@ class Bags:
             f"row {row} in bag {self.ids[k]!r}",
             f"the given label {label!r}, the bag's given labels of this class being {count:g}",
             f"{self.lower[k, h]:g} to {self.upper[k, h]:g} rows of class {label!r} in this bag",
-            "correct the labels or the bag's totals",
+            "correct the labels or the totals; rounded totals can be given as counts or intervals",
         )
 
 
@@ -231,6 +235,13 @@ def match_bags(
         totals = totals.with_classes(classes)
     row_codes, ids = factorize(bags, "bag id")
     _refuse_other_length("bags", row_codes, n_rows)
+    if not ids and not labels:
+        raise SupervisionError(
+            "`bags`",
+            "no row that is in a bag, all ids being missing",
+            "at least one bag with rows",
+            "check the column of bag ids",
+        )
     position = {bag: k for k, bag in enumerate(totals.ids)}
     for code, bag in enumerate(ids):
         if bag not in position:

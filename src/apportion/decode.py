@@ -8,7 +8,7 @@ import numpy as np
 
 from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.bags import Bags
-from apportion.multipliers import Groups
+from apportion.multipliers import Groups, shift_into_box
 from apportion.transport import transport
 
 _GRAIN = 1e-9
@@ -67,34 +67,66 @@ def quota(F: FloatArray, bags: Bags, ranks: IntArray, counts: IntArray | None = 
     return Decoding(*_with_given(labels, tied, bags))
 
 
-def round_to_counts(masses: FloatArray, sizes: FloatArray) -> IntArray:
+def round_to_counts(
+    masses: FloatArray, sizes: FloatArray, lower: FloatArray, upper: FloatArray
+) -> IntArray:
     """Return whole numbers near the masses that sum to the sizes, by largest remainder.
 
-    Equal remainders go to the first class.
+    They stay within the bounds where whole numbers can; where a bound is no whole number and
+    leaves none, within one of it. Equal remainders go to the first class.
 
     Examples
     --------
-    >>> round_to_counts(np.array([[1.5, 1.5, 2.0], [0.2, 0.4, 2.4]]), np.array([5.0, 3.0]))
+    >>> masses = np.array([[1.5, 1.5, 2.0], [0.2, 0.4, 2.4]])
+    >>> round_to_counts(masses, np.array([5.0, 3.0]), masses, masses)
     array([[2, 1, 2],
            [0, 1, 2]])
     """
-    down = np.floor(masses + _GRAIN)
-    remainders = np.rint((masses - down) / _GRAIN)
-    missing = np.rint(sizes - down.sum(axis=1)).astype(np.intp)
-    order = np.argsort(-remainders, axis=1, kind="stable")
-    places = np.empty_like(order)
-    np.put_along_axis(places, order, np.arange(masses.shape[1])[None, :], axis=1)
-    return (down + (places < missing[:, None])).astype(np.intp)
+    least, most = _whole_bounds(sizes, lower, upper)
+    counts = np.clip(np.floor(masses + _GRAIN), least, most)
+    rows = np.arange(len(masses))
+    while (missing := np.rint(sizes - counts.sum(axis=1))).any():
+        behind = np.rint((masses - counts) / _GRAIN)
+        up = np.argmax(np.where(counts < most, behind, -np.inf), axis=1)
+        down = np.argmin(np.where(counts > least, behind, np.inf), axis=1)
+        counts[rows, np.where(missing > 0, up, down)] += np.sign(missing)
+    return counts.astype(np.intp)
+
+
+def _whole_bounds(
+    sizes: FloatArray, lower: FloatArray, upper: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the whole numbers within the bounds; just outside where there are none."""
+    least, most = np.ceil(lower - _GRAIN), np.floor(upper + _GRAIN)
+    outside_least, outside_most = np.floor(lower + _GRAIN), np.ceil(upper - _GRAIN)
+    none = least > most
+    least, most = np.where(none, outside_least, least), np.where(none, outside_most, most)
+    stuck = (least.sum(axis=1) > sizes) | (most.sum(axis=1) < sizes)
+    return (
+        np.where(stuck[:, None], outside_least, least),
+        np.where(stuck[:, None], outside_most, most),
+    )
 
 
 def bag_counts(F: FloatArray, bags: Bags) -> IntArray:
     """Return how many open rows of each bag get each class.
 
-    These are the bag's masses where they are exact, else the soft labels' sums, rounded.
+    These are the bag's masses where they are exact, else the allowed masses nearest to the sums
+    of the soft labels, rounded.
     """
-    exact = bags.open_upper - bags.open_lower <= _GRAIN
-    sums = np.clip(bags.open_groups.sum(F), bags.open_lower, bags.open_upper)
-    return round_to_counts(np.where(exact, bags.open_lower, sums), bags.open_groups.sizes)
+    lower, upper, sizes = bags.open_lower, bags.open_upper, bags.open_groups.sizes
+    K, c = lower.shape
+    cells = Groups(np.repeat(np.arange(K), c), K)
+    masses, _ = shift_into_box(
+        bags.open_groups.sum(F).ravel(),
+        np.ones(K * c),
+        lower.ravel(),
+        upper.ravel(),
+        cells,
+        sizes,
+        sizes,
+    )
+    return round_to_counts(masses.reshape(K, c), sizes, lower, upper)
 
 
 def _grains(F: FloatArray) -> IntArray:

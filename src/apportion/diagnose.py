@@ -145,6 +145,7 @@ def _findings(bags: Bags, mean: FloatArray, pairwise: FloatArray) -> tuple[str, 
         if not pairwise[g, h] <= _NOTHING:
             continue
         start = f"No bag tells {labels[g]!r} from {labels[h]!r} apart: "
+        start += "" if bags.exact.all() else "as far as the totals are known, "
         if abs(mean[g] - mean[h]) <= _NOTHING:
             sentences.append(
                 f"{start}they have equal shares in every bag, and to exchange them changes "

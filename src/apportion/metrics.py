@@ -15,8 +15,8 @@ from apportion.tables import factorize, unknown_class
 def bag_proportion_error(labels: Any, bags: Any, proportions: Any) -> float:
     """Return how far the labels' shares are from the given ones, as a mean over bags.
 
-    The error of one bag is `½ Σ_h |share_h - given_h|`: the smallest share of its rows that would
-    have to change class. An interval counts from its nearer end.
+    The error of one bag is the smallest share of its rows that would have to change class to meet
+    the totals: `½ Σ_h |share_h - given_h|` where totals are exact.
 
     Parameters
     ----------
@@ -55,7 +55,9 @@ def constraint_residual(soft_labels: FloatArray, bags: Any, proportions: Any) ->
     0.3
     """
     matched = match_bags(len(soft_labels), bags=bags, proportions=proportions)
-    breach = np.abs(mass_difference(np.asarray(soft_labels), matched))
+    if np.ndim(soft_labels) != 2:
+        raise ValueError("Soft labels need two dimensions, rows and classes.")
+    breach = np.abs(mass_difference(soft(soft_labels, matched.classes), matched))
     return float((breach / matched.groups.sizes[:, None]).max(initial=0.0))
 
 
@@ -93,7 +95,13 @@ def bag_majority(bags: Any, proportions: Any) -> AnyArray:
 def soft(labels: Any, classes: AnyArray) -> FloatArray:
     """Return labels as one-hot rows; soft labels pass as they are."""
     if np.ndim(labels) == 2:
-        return np.asarray(labels, dtype=np.float64)
+        F = np.asarray(labels, dtype=np.float64)
+        if F.shape[1] != len(classes):
+            raise ValueError(
+                f"Soft labels need one column for each of the {len(classes)} classes. "
+                f"Got shape {F.shape}."
+            )
+        return F
     codes, found = factorize(labels, "label")
     known = {label: h for h, label in enumerate(classes.tolist())}
     for label in found:
@@ -110,6 +118,12 @@ def mass_difference(F: FloatArray, bags: Bags) -> FloatArray:
 
 
 def bag_errors(F: FloatArray, bags: Bags) -> FloatArray:
-    """Return each bag's ½ Σ_h |share_h - given_h|."""
-    off = np.abs(mass_difference(F, bags)).sum(axis=1)
-    return np.asarray(0.5 * off / np.maximum(bags.groups.sizes, 1.0))
+    """Return the smallest share of each bag's rows that would have to change class."""
+    return rows_to_change(mass_difference(F, bags)) / np.maximum(bags.groups.sizes, 1.0)
+
+
+def rows_to_change(difference: FloatArray) -> FloatArray:
+    """Return how many rows of each bag must change class: its excess or its lack, the larger."""
+    excess = np.maximum(difference, 0.0).sum(axis=1)
+    lack = np.maximum(-difference, 0.0).sum(axis=1)
+    return np.asarray(np.maximum(excess, lack))

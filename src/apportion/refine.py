@@ -19,7 +19,8 @@ def refine(graph: Graph, bags: Bags, F: FloatArray, labels: Decoding, ranks: Int
     Soft labels are blurred where two classes meet, and the labels taken from them with them. Here
     every row hears the labels of its neighbours, its own left out, and a little of its soft label;
     the bags' counts are handed out anew by what was heard. Repeated while the smoothness
-    (1/n) Σ s_ij 1[y_i = y_j] rises; no true label is looked at.
+    (1/n) Σ s_ij 1[y_i = y_j] rises; no true label is looked at. Rows that were tied stay tied: what
+    they got began with a tie-break.
     """
     counts = bag_counts(F, bags)
     best, smoothness = labels, _smoothness(graph, labels, bags.n_classes)
@@ -32,7 +33,7 @@ def refine(graph: Graph, bags: Bags, F: FloatArray, labels: Decoding, ranks: Int
         if risen <= smoothness + 1e-12:
             break
         best, smoothness = changed, risen
-    return best
+    return Decoding(best.labels, best.tied | labels.tied)
 
 
 def _smoothness(graph: Graph, decoding: Decoding, n_classes: int) -> float:

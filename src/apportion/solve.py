@@ -13,15 +13,19 @@ from enum import Enum
 from typing import Literal
 
 import numpy as np
+from scipy import sparse
 
-from apportion._typing import FloatArray, IntArray
+from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.decode import quota
 from apportion.graph import Graph, Propagator, propagator
 from apportion.graph.propagate import Metric
-from apportion.project import MassProjection
+from apportion.project import MassProjection, Method
 
 Solver = Literal["accelerated", "plain", "literal"]
+
+_MOST_COMPONENTS = 1000
+"""More components than this are asked about by a probe: deciding would cost more."""
 
 
 class Status(Enum):
@@ -31,6 +35,10 @@ class Status(Enum):
     MAX_ITER = (
         "not converged: the iterations ran out. Raise max_iter, or tol if the labels are good "
         "enough"
+    )
+    INFEASIBLE = (
+        "not converged: the projection does not meet every bag's masses. Use projection='nearest', "
+        "or metric='euclidean' if the rows' degrees differ by many orders of magnitude"
     )
     STALLED = (
         "not converged: rounding stops the descent before tol is reached. Raise tol, or look for "
@@ -85,11 +93,11 @@ class Settings:
     solver: Solver = "accelerated"
     order: int | None = None
     metric: Metric = "degree"
-    projection: Literal["nearest", "alternating"] = "nearest"
+    projection: Method = "nearest"
     prior_weight: float = 0.0
     n_probes: int = 8
-    tol: float = 1e-6
-    max_iter: int = 1000
+    tol: float = 1e-8
+    max_iter: int = 2000
 
 
 class Problem:
@@ -105,7 +113,8 @@ class Problem:
         self.project = project
         self.prior = prior
         self.mu = prior_weight
-        self.weights = P.weights[:, None]
+        # One column stands for two that differ alike, hence its weight.
+        self.weights = P.weights[:, None] * (2.0 if project.one_column else 1.0)
         self.steepest = P.steepest + prior_weight
 
     def energy(self, F: FloatArray, PF: FloatArray) -> float:
@@ -117,39 +126,55 @@ class Problem:
         """Return the gradient of e at F in the norm of M."""
         return F - PF + self.mu * (F - self.prior)
 
+    def length(self, step: FloatArray) -> float:
+        """Return ‖step‖_M of a difference between soft labels."""
+        return float(np.sqrt((self.weights * step**2).sum()))
+
     def norm(self, F: FloatArray) -> float:
-        """Return ‖F‖_M."""
-        return float(np.sqrt((self.weights * F**2).sum()))
+        """Return ‖F‖_M of soft labels, all columns counted."""
+        whole = self.project.from_columns(F)
+        return max(float(np.sqrt((self.P.weights[:, None] * whole**2).sum())), 1e-300)
 
     def stationarity(self, F: FloatArray, PF: FloatArray) -> float:
         """Return ‖F - Π_C(F - ∇e(F))‖_M / ‖F‖_M, which is 0 at a minimiser and only there."""
         stepped = self.project(F - self.gradient(F, PF))
-        return self.norm(F - stepped) / max(self.norm(F), 1e-300)
+        return self.length(F - stepped) / self.norm(F)
+
+    def enough(self, tol: float) -> float:
+        """Return the stationarity at which to stop: a flat energy moves little in a step."""
+        return tol * min(self.steepest, 1.0)
 
     def solution(
         self, F: FloatArray, PF: FloatArray, status: Status, energies: list[float]
     ) -> Solution:
         """Return the soft labels with everything measured at them."""
+        residual = self.project.residual(F)
+        if status is Status.CONVERGED and residual > 1e-8:
+            status = Status.INFEASIBLE
         return Solution(
             F=self.project.from_columns(F),
             status=status,
             n_iter=len(energies) - 1,
             energies=np.array(energies),
             stationarity=self.stationarity(F, PF),
-            residual=self.project.residual(F),
+            residual=residual,
         )
 
 
 def descend_plainly(problem: Problem, start: FloatArray, tol: float, max_iter: int) -> Solution:
-    """Repeat the paper's two steps, propagate and project, until nothing changes."""
+    """Repeat the paper's two steps, propagate and project, until nothing changes.
+
+    The step is 1, and shorter only where the energy is too steep for it: with a heavy prior.
+    """
     F = problem.project(start)
     PF = problem.P(F)
     energies = [problem.energy(F, PF)]
+    step = 1.0 if problem.steepest < 2.0 else 1.0 / problem.steepest
+    enough = problem.enough(tol)
     status = Status.MAX_ITER
     for _ in range(max_iter):
-        moved = problem.project(F - problem.gradient(F, PF))
-        change = problem.norm(moved - F)
-        if change <= tol * problem.norm(F):
+        moved = problem.project(F - step * problem.gradient(F, PF))
+        if problem.length(moved - F) <= enough * step * problem.norm(F):
             status = Status.CONVERGED
             break
         F, PF = moved, problem.P(moved)
@@ -170,6 +195,7 @@ def descend_with_momentum(
     PF = problem.P(F)
     energies = [problem.energy(F, PF)]
     rounding = 1e-12 * problem.norm(F) ** 2
+    enough = problem.enough(tol)
     Y, PY = F, PF
     t = 1.0
     status = Status.MAX_ITER
@@ -181,18 +207,19 @@ def descend_with_momentum(
         rises = energy > energies[-1] + rounding
         if rises and t == 1.0:
             # A plain step cannot raise the energy but by rounding: this is as low as it gets.
-            small = problem.stationarity(F, PF) <= tol
+            small = problem.stationarity(F, PF) <= enough
             status = Status.CONVERGED if small else Status.STALLED
             break
         if rises:
             energies.append(energies[-1])
             Y, PY, t = F, PF, 1.0
             continue
-        gap = problem.norm(moved - Y)
+        gap = problem.length(moved - Y)
         uphill = (problem.weights * (Y - moved) * step).sum() > 0
         F, PF = moved, P_moved
         energies.append(energy)
-        if L * gap <= tol * problem.norm(F) and problem.stationarity(F, PF) <= tol:
+        near = L * gap <= enough * problem.norm(F)
+        if near and problem.stationarity(F, PF) <= enough:
             status = Status.CONVERGED
             break
         t_next = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
@@ -238,16 +265,18 @@ def solve(
         graph,
         settings.alpha,
         order=settings.order,
-        metric=settings.metric,
+        metric="degree" if literal else settings.metric,
         floor=0.0 if literal else 1e-2,
         literal=literal,
     )
-    method = "alternating" if literal else settings.projection
+    method: Method = "alternating" if literal else settings.projection
     project = MassProjection(bags, P.weights, method)
     problem = Problem(
         P, project, project.to_columns(prior), 0.0 if literal else settings.prior_weight
     )
-    descend = descend_with_momentum if settings.solver == "accelerated" else descend_plainly
+    # Momentum needs the nearest point: alternating projections are no gradient step.
+    momentum = settings.solver == "accelerated" and method == "nearest"
+    descend = descend_with_momentum if momentum else descend_plainly
 
     def run(point: FloatArray) -> Solution:
         return descend(problem, project.to_columns(point), settings.tol, settings.max_iter)
@@ -258,23 +287,46 @@ def solve(
     return solution
 
 
+def unsupervised_rows(graph: Graph, bags: Bags) -> BoolArray:
+    """Return the rows that no label and no known total reaches, over any number of ties.
+
+    Nothing is known of them: they keep the overall class shares.
+    """
+    n_components, component = graph.components()
+    says_something = (bags.upper - bags.lower).max(axis=1, initial=0.0) < bags.groups.sizes
+    known = (bags.given >= 0) | np.append(says_something, False)[bags.codes]
+    reached = np.zeros(n_components, dtype=bool)
+    reached[component[known]] = True
+    return ~reached[component]
+
+
 def may_be_ambiguous(graph: Graph, bags: Bags) -> bool:
     """Return whether several minimisers are possible at all.
 
     Two minimisers can differ only by a constant on each connected component, and only if the
-    constants cancel in every bag. Where no such constants exist, the minimiser is unique.
+    constants cancel in every exact bag. Where no such constants exist, the minimiser is unique.
+    Components that nothing reaches are left aside, and ties too weak to matter do not connect.
     """
-    n_components, component = graph.components()
-    bound = np.flatnonzero(bags.given >= 0)
-    pinned = np.zeros(n_components, dtype=bool)
-    pinned[component[bound]] = True
-    inside = (bags.open_groups.codes >= 0) & ~pinned[component]
-    free = np.flatnonzero(~pinned)
-    renumbered = np.cumsum(~pinned) - 1
-    counts = np.zeros((len(bags.ids), len(free)))
-    np.add.at(counts, (bags.open_groups.codes[inside], renumbered[component[inside]]), 1.0)
-    rank = np.linalg.matrix_rank(counts[bags.exact]) if counts[bags.exact].size else 0
-    return bool(rank < len(free))
+    _, component = graph.components()
+    pinned = np.isin(component, component[bags.given >= 0])
+    free = ~pinned & ~unsupervised_rows(graph, bags)
+    columns, column = np.unique(component[free], return_inverse=True)
+    exact = np.flatnonzero(bags.exact)
+    if len(columns) > len(exact):
+        return True
+    line = np.full(len(bags.ids) + 1, -1)
+    line[exact] = np.arange(len(exact))
+    lines = line[bags.open_groups.codes[free]]
+    inside = lines >= 0
+    counts = sparse.csr_array(
+        (np.ones(int(inside.sum())), (lines[inside], column[inside])),
+        shape=(len(exact), len(columns)),
+    )
+    if len(columns) > _MOST_COMPONENTS:
+        return True
+    gram = (counts.T @ counts).toarray()
+    scale = np.sqrt(np.maximum(np.diag(gram), 1.0))
+    return bool(np.linalg.matrix_rank(gram / np.outer(scale, scale), tol=1e-9) < len(columns))
 
 
 def _probe(
@@ -297,9 +349,11 @@ def _probe(
         return first
     rng = np.random.default_rng(0) if rng is None else rng
     ranks = np.arange(bags.n_rows) if ranks is None else ranks
+    unknown = unsupervised_rows(graph, bags)
     ends = [first]
     for _ in range(settings.n_probes):
-        end = run(_random_start(problem, bags, ranks, rng))
+        point = _random_start(problem, bags, ranks, rng)
+        end = run(np.where(unknown[:, None], bags.prior(), point))
         if not end.converged:
             continue
         ends.append(end)
@@ -319,7 +373,8 @@ def _smoothness(end: Solution, graph: Graph, bags: Bags, ranks: IntArray) -> flo
 def _same(a: Solution, b: Solution, problem: Problem, tol: float) -> bool:
     """Return whether two converged runs ended at one point, as far as their tolerance tells."""
     gap = problem.project.to_columns(a.F - b.F)
-    return problem.norm(gap) <= np.sqrt(tol) * problem.norm(problem.project.to_columns(a.F))
+    scale = problem.norm(problem.project.to_columns(a.F))
+    return problem.length(gap) <= max(np.sqrt(tol), 1e-3) * scale
 
 
 def _random_start(

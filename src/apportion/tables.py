@@ -67,8 +67,8 @@ def _read_frame(
 ) -> Cells:
     native = nw.to_native(frame)
     index = getattr(native, "index", None)
-    plain_index = index is None or type(index).__name__ == "RangeIndex"
-    if id_column is None and plain_index and "bag" in frame.columns:
+    numbered = index is None or (index.name is None and getattr(index.dtype, "kind", "") in "iu")
+    if id_column is None and numbered and "bag" in frame.columns:
         id_column = "bag"
     if id_column is not None:
         if id_column not in frame.columns:
@@ -118,7 +118,7 @@ def _read_mapping(
     number: Callable[[Any], float],
 ) -> Cells:
     ids = list(table)
-    rows = list(table.values())
+    rows = [dict(row.items()) if _has_labels(row) else row for row in table.values()]
     if all(isinstance(row, Mapping) for row in rows):
         labels = list(dict.fromkeys(label for row in rows for label in row))
         if classes is not None:
@@ -151,6 +151,8 @@ def _read_array(
     ids: list[Hashable] | None = None,
 ) -> Cells:
     array = np.asarray(table)
+    if array.dtype.kind == "m":
+        array = _python_times(array)
     ids = list(range(len(array))) if ids is None and array.ndim else ids
     if ids is None or array.ndim not in (1, 2):
         raise SupervisionError(
@@ -173,6 +175,13 @@ def _read_array(
         columns = [_column(array[:, h].tolist(), ids, h, number) for h in range(array.shape[1])]
         values = np.column_stack(columns) if columns else np.empty((len(ids), 0))
     labels = list(range(values.shape[1])) if classes is None else list(classes)
+    if len(set(labels)) != len(labels):
+        raise SupervisionError(
+            "`classes`",
+            f"a class named twice: {name_some(map(repr, labels))}",
+            "every class once",
+            "give the columns different names",
+        )
     if len(labels) != values.shape[1]:
         raise SupervisionError(
             "the table of totals",
@@ -203,8 +212,12 @@ def _column(
             raise SupervisionError(
                 f"bag {ids[k]!r}, class {label!r}",
                 repr(item),
-                "finite numbers, or a missing cell for 'not known'",
-                "correct this cell",
+                "time deltas, because the window is one, or a missing cell for 'not known'"
+                if number is seconds
+                else "finite numbers, or a missing cell for 'not known'",
+                "give durations and window in the same form"
+                if number is seconds or is_duration(item)
+                else "correct this cell",
             )
     return column
 
@@ -221,16 +234,16 @@ def aligned(table: Cells, like: Cells) -> Cells:
         ("bag", table.ids, like.ids),
         ("class", table.classes, like.classes),
     ):
-        for item in [*ours, *theirs]:
-            if item not in ours or item not in theirs:
-                missing = "lower" if item in ours else "upper"
-                raise SupervisionError(
-                    f"{what} {item!r}",
-                    f"nothing about it in the {missing} bounds",
-                    "the same bags and classes in both tables",
-                    "add it, with a missing cell where there is no bound",
-                )
-    rows = [table.ids.index(bag) for bag in like.ids]
+        for item in dict.fromkeys([*theirs, *ours]).keys() - (set(ours) & set(theirs)):
+            missing = "lower" if item in set(ours) else "upper"
+            raise SupervisionError(
+                f"{what} {item!r}",
+                f"nothing about it in the {missing} bounds",
+                "the same bags and classes in both tables",
+                "add it, with a missing cell where there is no bound",
+            )
+    place = {bag: k for k, bag in enumerate(table.ids)}
+    rows = [place[bag] for bag in like.ids]
     columns = [table.classes.index(label) for label in like.classes]
     return Cells(like.ids, like.classes, table.values[np.ix_(rows, columns)])
 
@@ -248,7 +261,7 @@ def factorize(values: Any, what: str) -> tuple[IntArray, list[Hashable]]:
     try:
         seen = dict.fromkeys(listed)
     except TypeError:
-        row = next(i for i, value in enumerate(listed) if not isinstance(value, Hashable))
+        row = next(i for i, value in enumerate(listed) if not _is_hashable(value))
         raise SupervisionError(
             f"row {row}",
             f"the {what} {listed[row]!r}, which cannot be hashed",
@@ -281,6 +294,10 @@ def _vector(values: Any, what: str) -> AnyArray:
     if isinstance(series, nw.Series):
         native_dtype = getattr(values, "dtype", None)
         values = values.to_numpy() if _is_plain_dtype(native_dtype) else series.to_list()
+    if isinstance(values, np.ma.MaskedArray):
+        masked = np.ma.getmaskarray(values)
+        values = values.data.astype(object)
+        values[masked] = None
     if hasattr(values, "__array__"):
         values = np.asarray(values)
         if values.ndim == 2 and values.shape[1] == 1:
@@ -291,16 +308,38 @@ def _vector(values: Any, what: str) -> AnyArray:
                 f"{values.shape}; tuples can join several columns into one {what}."
             )
         if values.dtype.kind in "mM":
-            return values.astype(values.dtype.kind + "8[us]").astype(object)
+            return _python_times(values)
         return values
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ValueError(f"One {what} a row is expected, in one dimension. Got {values!r}.")
     items = list(values)
     array = np.empty(len(items), dtype=object)
     array[:] = items
     return array
 
 
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _python_times(values: AnyArray) -> AnyArray:
+    """Return dates, date-times or time deltas, which compare with those of pandas and polars."""
+    coarse = np.datetime_data(values.dtype)[0] in ("Y", "M", "W", "D")
+    unit = "D" if coarse and values.dtype.kind == "M" else "us"
+    return values.astype(f"{values.dtype.kind}8[{unit}]").astype(object)
+
+
 def _is_plain_dtype(dtype: object) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind in "iubf"
+
+
+def _has_labels(row: Any) -> bool:
+    """Return whether a bag's totals are a pandas Series, whose index names the classes."""
+    return hasattr(row, "index") and hasattr(row, "items") and not isinstance(row, Mapping)
 
 
 def _form(row: Any) -> str:

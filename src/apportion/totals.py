@@ -132,7 +132,8 @@ class Totals:
         id_column : str, optional
             The dataframe's column of bag ids. By default a pandas index, or a column named `bag`.
         normalize : bool, default=False
-            Divide each bag's shares by their sum instead of refusing sums that differ from 1.
+            Divide each bag's shares by their sum instead of refusing sums that differ from 1. Bags
+            with an unknown cell stay as they are.
         tolerance : float, default=1e-6
             How far from 1 a bag's shares may sum.
 
@@ -143,14 +144,20 @@ class Totals:
                [0.1, 0.9]])
         """
         cells = read_table(table, classes, id_column, second_class_only=True)
-        values = _nonnegative(cells, "share")
-        unknown = np.isnan(values)
+        unknown = np.isnan(cells.values)
+        complete = ~np.any(unknown, axis=1)
         if normalize:
-            values = _scaled_rows(values, unknown, np.ones(len(values)), cells.ids)
-        else:
-            _refuse_bad_shares(cells, values, unknown, tolerance)
-            exact = ~unknown.any(axis=1)
-            values[exact] /= values[exact].sum(axis=1, keepdims=True)
+            values = _nonnegative(cells, "share")
+            one = np.ones(int(complete.sum()))
+            ids = [bag for bag, known in zip(cells.ids, complete, strict=True) if known]
+            values[complete] = _scaled_rows(values[complete], unknown[complete], one, ids)
+            cells = cells._replace(values=values)
+        _refuse_shares_above_one(cells, tolerance)
+        values = _nonnegative(cells, "share")
+        _refuse_wrong_sums(cells, values, unknown, tolerance)
+        known_sum = np.where(unknown, 0.0, values).sum(axis=1, keepdims=True)
+        off = complete[:, None] | (known_sum > 1.0)
+        values = np.where(off, values / np.where(off, known_sum, 1.0), values)
         lower, upper = np.where(unknown, 0.0, values), np.where(unknown, 1.0, values)
         lower, upper = tighten(lower, upper, np.ones(len(values)))
         return cls._sorted(cells.ids, cells.classes, lower, upper, "share")
@@ -207,7 +214,10 @@ class Totals:
         >>> Totals.from_durations(hours, window=0.5).lower
         array([[16.,  4.]])
         """
-        length = seconds(window) if is_duration(window) else float(window)  # type: ignore[arg-type]
+        try:
+            length = seconds(window) if is_duration(window) else float(window)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            length = 0.0
         if not (np.isfinite(length) and length > 0):
             raise ValueError(f"The 'window' parameter must be a positive duration. Got {window!r}.")
         cells = read_table(table, classes, id_column, durations=is_duration(window))
@@ -248,6 +258,9 @@ class Totals:
             raise ValueError(f"The 'unit' parameter must be 'share' or 'count'. Got {unit!r}.")
         low = read_table(lower, classes, id_column)
         high = aligned(read_table(upper, classes, id_column), low)
+        if unit == "share":
+            _refuse_shares_above_one(low, 1e-6)
+            _refuse_shares_above_one(high, 1e-6)
         low_values, high_values = _nonnegative(low, unit), _nonnegative(high, unit)
         low_values = np.where(np.isnan(low_values), 0.0, low_values)
         no_bound = 1.0 if unit == "share" else np.inf
@@ -410,14 +423,14 @@ def _nonnegative(cells: Cells, what: str) -> FloatArray:
     return cells.values.copy()
 
 
-def _refuse_bad_shares(
-    cells: Cells, values: FloatArray, unknown: BoolArray, tolerance: float
-) -> None:
-    """Raise for percentages, shares above 1 and sums that are not 1."""
-    sums = np.where(unknown, 0.0, values).sum(axis=1)
-    for k in np.flatnonzero((np.nan_to_num(values) > 1 + tolerance).any(axis=1)):
-        h = int(np.nanargmax(values[k]))
-        percentages = 98.0 <= sums[k] <= 102.0
+def _refuse_shares_above_one(cells: Cells, tolerance: float) -> None:
+    """Raise for shares above 1, and say so where they look like percentages."""
+    values = np.nan_to_num(cells.values)
+    sums = np.maximum(values, 0.0).sum(axis=1)
+    for k in np.flatnonzero((values > 1 + tolerance).any(axis=1)).tolist():
+        h = int(np.argmax(values[k]))
+        unclear = np.isnan(cells.values[k]).any() or (values[k] < 0).any()
+        percentages = 98.0 <= sums[k] <= 102.0 or (bool(unclear) and 2.0 <= values[k, h] <= 100.0)
         raise SupervisionError(
             f"bag {cells.ids[k]!r}, class {cells.classes[h]!r}",
             f"a share of {values[k, h]:g}, above 1"
@@ -427,9 +440,16 @@ def _refuse_bad_shares(
             if percentages
             else "use Totals.from_counts for counts, or normalize=True to divide by the bag's sum",
         )
+
+
+def _refuse_wrong_sums(
+    cells: Cells, values: FloatArray, unknown: BoolArray, tolerance: float
+) -> None:
+    """Raise for shares that do not sum to 1, or leave no room for the unknown ones."""
+    sums = np.where(unknown, 0.0, values).sum(axis=1)
     complete = ~np.any(unknown, axis=1)
     off = np.where(complete, np.abs(sums - 1.0), sums - 1.0)
-    for k in np.flatnonzero(off > tolerance):
+    for k in np.flatnonzero(off > tolerance).tolist():
         which = "shares" if complete[k] else "known shares"
         raise SupervisionError(
             f"bag {cells.ids[k]!r}",

@@ -42,6 +42,8 @@ def transport(
     tied : ndarray of bool, of shape (n_rows,)
         The rows that could swap labels with another of their group at no loss.
     """
+    if (quotas.sum(axis=1) != groups.sizes).any():
+        raise ValueError("The quotas of a group must sum to its number of rows.")
     key = scramble(groups.codes.astype(np.uint64))
     for column in scores.T:
         key = scramble(key ^ column.astype(np.uint64))

@@ -86,6 +86,12 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
                 f"row {i}, {column}: found {kind}. Allowed: finite numbers. To mend: fill the cell "
                 "(e.g. sklearn.impute.SimpleImputer) or drop the row."
             )
+        largest = float(np.abs(values).max(initial=0.0))
+        if largest > 1e100 or 0 < largest < 1e-100:
+            raise ValueError(
+                f"X: found values of size {largest:.1e}, whose squares cannot be represented. "
+                "Allowed: sizes from 1e-100 to 1e100. To mend: rescale the features."
+            )
         return X
 
     def _matched(self, n_rows: int, y: Any, bags: Any, proportions: Any) -> Bags:

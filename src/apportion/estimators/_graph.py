@@ -27,7 +27,7 @@ from apportion.graph import Graph, KNNGraph, PrecomputedGraph, RBFGraph, weighte
 from apportion.hashing import hash_ranks
 from apportion.project import MassProjection
 from apportion.refine import refine
-from apportion.solve import Solution
+from apportion.solve import Solution, unsupervised_rows
 
 _NAMED_GRAPHS: dict[str, type[Graph]] = {
     "auto": KNNGraph,
@@ -66,7 +66,7 @@ class GraphClassifier(BagClassifier):
         -------
         ndarray of shape (n_rows,)
         """
-        F, matched = self._predicted(X, bags, proportions)
+        X, F, matched = self._predicted(X, bags, proportions)
         if matched is None or self.decode == "threshold":
             return np.asarray(self.classes_[threshold(F, matched).labels])
         ranks = hash_ranks(X if self.graph_.sees_features else None, len(F))
@@ -88,9 +88,12 @@ class GraphClassifier(BagClassifier):
         ndarray of shape (n_rows, n_classes)
             Columns in the order of `classes_`.
         """
-        return self._predicted(X, bags, proportions)[0]
+        return self._predicted(X, bags, proportions)[1]
 
-    def _predicted(self, X: Any, bags: Any, proportions: Any) -> tuple[FloatArray, Bags | None]:
+    def _predicted(
+        self, X: Any, bags: Any, proportions: Any
+    ) -> tuple[Any, FloatArray, Bags | None]:
+        """Return the checked rows, their soft labels, and their bags where totals are known."""
         check_is_fitted(self)
         X = self._checked_rows(X, reset=False, sparse_too=not self.graph_.sees_features)
         weights, isolated = self.graph_.affinities(X)
@@ -104,10 +107,10 @@ class GraphClassifier(BagClassifier):
             )
         F = weighted_neighbours(weights, self.label_distributions_, self._overall)
         if bags is None and proportions is None:
-            return F, None
+            return X, F, None
         matched = match_bags(len(F), None, bags, proportions, classes=self.classes_)
         project = MassProjection(matched, np.ones(len(F)))
-        return project.from_columns(project(project.to_columns(F))), matched
+        return X, project.from_columns(project(project.to_columns(F))), matched
 
     def _new_graph(self) -> Graph:
         if isinstance(self.graph, Graph):
@@ -142,8 +145,11 @@ class GraphClassifier(BagClassifier):
     def _warn_of_design(self, matched: Bags) -> None:
         self.diagnosis_ = diagnose_bags(matched)
         if self.diagnosis_.uninformative:
+            findings = self.diagnosis_.findings
+            some = " ".join(findings[:3])
+            more = f" (and {len(findings) - 3} pairs more)" if len(findings) > 3 else ""
             warnings.warn(
-                f"{name_some(self.diagnosis_.findings, 3)} Soft labels of such classes stay "
+                f"{some}{more} Soft labels of such classes stay "
                 "proportional. Bags with different proportions, or some labels in `y`, would "
                 "tell them apart.",
                 BagDesignWarning,
@@ -167,6 +173,19 @@ def warn_of_weak_rows(graph: Graph) -> None:
             f"{weak.size} of {graph.n_rows_} rows have almost no similar row, {alone} of them none "
             f"at all (rows {name_some(weak)}): they keep near their bag's proportions. Look for "
             "outliers and unscaled features, or use a graph with more neighbours.",
+            IsolatedRowsWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_unsupervised_rows(graph: Graph, bags: Bags) -> None:
+    """Warn of rows that no label and no known total reaches."""
+    unknown = np.flatnonzero(unsupervised_rows(graph, bags))
+    if unknown.size:
+        warnings.warn(
+            f"{unknown.size} of {bags.n_rows} rows are out of reach of any known total or label "
+            f"(rows {name_some(unknown)}): they keep the overall class shares. Give their bags "
+            "totals, label a row among them, or use a graph with more neighbours.",
             IsolatedRowsWarning,
             stacklevel=3,
         )

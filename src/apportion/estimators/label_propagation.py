@@ -98,12 +98,12 @@ class LabelPropagation(GraphClassifier):
         Y[silent] = 0.0
         F = np.maximum(propagator(graph, self.alpha, order=self.order)(Y), 0.0)
         mass = F.sum(axis=1, keepdims=True)
-        unreached = np.flatnonzero(mass[:, 0] <= 1e-12)
+        unreached = np.flatnonzero(mass[:, 0] <= 1e-9)
         if unreached.size:
             warnings.warn(
-                f"{unreached.size} of {len(F)} rows are not connected to any label (rows "
+                f"{unreached.size} of {len(F)} rows are out of reach of any label (rows "
                 f"{name_some(unreached)}): they get the overall class shares. Label a row among "
-                "them, or use a graph with more neighbours.",
+                "them, raise alpha, or use a graph with more neighbours.",
                 IsolatedRowsWarning,
                 stacklevel=2,
             )

@@ -11,7 +11,12 @@ from sklearn.utils import check_random_state
 from apportion._typing import FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.decode import quota
-from apportion.estimators._graph import GraphClassifier, warn_of_solution, warn_of_weak_rows
+from apportion.estimators._graph import (
+    GraphClassifier,
+    warn_of_solution,
+    warn_of_unsupervised_rows,
+    warn_of_weak_rows,
+)
 from apportion.graph import Graph
 from apportion.hashing import hash_ranks
 from apportion.project import reconcile
@@ -40,7 +45,7 @@ class LPLLP(GraphClassifier):
     refine : bool, default=True
         With quota decoding, go on exchanging labels within bags while that makes neighbours agree
         more. It sharpens the borders between classes that soft labels blur, looks at no label, and
-        changes little where classes overlap.
+        changes little where classes overlap. Not done by the literal solver.
     solver : {"accelerated", "plain", "literal"}, default="accelerated"
         `"plain"` is the paper's iteration, which ends in the same soft labels after more steps.
         `"literal"` is Algorithm 2 as printed, without the factor (1-α), with alternating Euclidean
@@ -50,7 +55,8 @@ class LPLLP(GraphClassifier):
     metric : {"degree", "euclidean"}, default="degree"
         The norm of the projection and the energy.
     projection : {"nearest", "alternating"}, default="nearest"
-        The nearest soft labels that keep the totals, or the paper's alternating projections.
+        The nearest soft labels that keep the totals, or the paper's alternating projections,
+        which go with the plain loop.
     prior : None, array of shape (n_rows, n_classes) or estimator, default=None
         What is known of the rows beforehand: soft labels, or an estimator with
         `fit(X, y, bags=, proportions=)` and `predict_proba`; reconciled with the bags. By default
@@ -61,9 +67,10 @@ class LPLLP(GraphClassifier):
     n_probes : int, default=8
         The most random starts to compare when the totals may admit several answers. Where they
         cannot, which is found out first, there is none.
-    tol : float, default=1e-6
-        The stationarity below which a run has converged.
-    max_iter : int, default=1000
+    tol : float, default=1e-8
+        The stationarity ‖F - Π(PF)‖ / ‖F‖, relative to the steepest slope of the energy, below
+        which a run has converged.
+    max_iter : int, default=2000
         The most outer iterations.
     random_state : int, RandomState or None, default=None
         Draws the starts of probes.
@@ -118,8 +125,8 @@ class LPLLP(GraphClassifier):
         prior: Any = None,
         prior_weight: float | None = None,
         n_probes: int = 8,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
+        tol: float = 1e-8,
+        max_iter: int = 2000,
         random_state: Any = None,
     ) -> None:
         self.graph = graph
@@ -167,10 +174,11 @@ class LPLLP(GraphClassifier):
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
         graph, solution = _smoothest(graph, X, matched, settings, prior, ranks, seed)
         warn_of_weak_rows(graph)
+        warn_of_unsupervised_rows(graph, matched)
         warn_of_solution(solution, settings.tol)
         self.solution_ = solution
         self.n_iter_ = solution.n_iter
-        self._store(matched, graph, solution.F, X, refined=self.refine)
+        self._store(matched, graph, solution.F, X, refined=self.refine and self.solver != "literal")
         return self
 
     def _settings(self) -> Settings:
@@ -190,6 +198,11 @@ class LPLLP(GraphClassifier):
         self._require_number("n_probes", 0, whole=True)
         self._require_number("tol", 0.0)
         self._require_number("max_iter", 1, whole=True)
+        if self.solver == "literal" and (self.prior is not None or self.prior_weight):
+            raise ValueError(
+                "The literal solver is the paper's Algorithm 2 as printed and takes no prior: "
+                "leave out prior and prior_weight, or use solver='plain'."
+            )
         default_weight = 0.0 if self.prior is None else 0.1
         return Settings(
             alpha=self.alpha,
@@ -236,7 +249,8 @@ def _smoothest(
 ) -> tuple[Graph, Solution]:
     """Return the graph, among the candidates of a grid, whose quota labels are smoothest on it.
 
-    This is the paper's choice of γ by the highest f̄ᵀSf̄. It looks at no label.
+    This is the paper's choice of γ by the highest f̄ᵀSf̄. It looks at no label. Among equally
+    smooth ones the first is taken.
     """
     best: tuple[float, Graph, Solution] | None = None
     for candidate in graph.candidates(X):
@@ -244,7 +258,7 @@ def _smoothest(
         solution = solve(candidate, bags, settings, prior=prior, ranks=ranks, rng=rng)
         labels = quota(solution.F, bags, ranks).labels
         smoothness = candidate.smoothness(np.eye(bags.n_classes)[labels])
-        if best is None or smoothness > best[0]:
+        if best is None or smoothness > best[0] + 1e-9:
             best = (smoothness, candidate, solution)
     assert best is not None, "a graph has at least one candidate"
     return best[1], best[2]

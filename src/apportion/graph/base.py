@@ -72,10 +72,37 @@ class Graph(BaseEstimator, ABC):
         """Return the rows whose degree is below `floor` times the mean degree."""
         return np.flatnonzero(self.degrees_ <= floor * self.degrees_.mean())
 
-    def components(self) -> tuple[int, IntArray]:
-        """Return the number of connected components and each row's component."""
-        number, labels = connected_components(sparse.csr_array(self.affinity_), directed=False)
+    def components(self, negligible: float = 1e-8) -> tuple[int, IntArray]:
+        """Return the number of connected components and each row's component.
+
+        A tie weaker than `negligible` times the smaller degree of its two rows does not connect.
+        """
+        if not sparse.issparse(self.affinity_):
+            return _dense_components(self.affinity_, negligible * self.degrees_)
+        W = self.affinity_.tocoo()
+        floor = negligible * np.minimum(self.degrees_[W.row], self.degrees_[W.col])
+        strong = floor < W.data
+        ties = sparse.csr_array((W.data[strong], (W.row[strong], W.col[strong])), shape=W.shape)
+        number, labels = connected_components(ties, directed=False)
         return int(number), labels.astype(np.intp)
+
+
+def _dense_components(W: FloatArray, floors: FloatArray) -> tuple[int, IntArray]:
+    """Return the components of a dense graph, walking outwards, without a copy of it."""
+    component = np.full(len(W), -1, dtype=np.intp)
+    number = 0
+    while (component < 0).any():
+        frontier = np.flatnonzero(component < 0)[:1]
+        component[frontier] = number
+        while frontier.size:
+            reached = np.zeros(len(W), dtype=bool)
+            for first in range(0, len(frontier), 256):
+                rows = frontier[first : first + 256]
+                reached |= (W[rows] > np.minimum(floors[rows][:, None], floors)).any(axis=0)
+            frontier = np.flatnonzero(reached & (component < 0))
+            component[frontier] = number
+        number += 1
+    return number, component
 
 
 def weighted_neighbours(weights: Affinity, F: FloatArray, otherwise: FloatArray) -> FloatArray:

@@ -113,6 +113,6 @@ def _distances(A: FloatArray, B: FloatArray, neighbours: IntArray) -> FloatArray
     block = max(1, _BLOCK_CELLS // max(1, k * A.shape[1]))
     for first in range(0, n, block):
         part = slice(first, first + block)
-        difference = A[part, None, :] - B[neighbours[part]]
+        difference = A[part, None, :].astype(np.float64) - B[neighbours[part]]
         distances[part] = np.sqrt(np.einsum("ikd,ikd->ik", difference, difference))
     return distances

@@ -20,12 +20,12 @@ Metric = Literal["degree", "euclidean"]
 
 
 def metric_weights(graph: Graph, metric: Metric = "degree", floor: float = 1e-2) -> FloatArray:
-    """Return the diagonal of M: the degrees raised to a floor, or one constant for all rows."""
+    """Return the diagonal of M: the degrees raised to a floor, or the largest for all rows."""
     mean = graph.degrees_.mean() if graph.n_rows_ else 0.0
     if mean <= 0:
         return np.ones(graph.n_rows_)
     if metric == "euclidean":
-        return np.full(graph.n_rows_, mean)
+        return np.full(graph.n_rows_, graph.degrees_.max())
     weights = np.maximum(graph.degrees_, floor * mean)
     return np.where(weights > 0, weights, mean)
 
@@ -59,7 +59,8 @@ class _DensePropagator(Propagator):
         self.weights = weights
         system = -tau * graph.affinity_
         system[np.diag_indices_from(system)] += weights + tau * graph.degrees_
-        self._factor = linalg.cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        # Symmetric, so the transpose is the same matrix in the order that LAPACK overwrites.
+        self._factor = linalg.cho_factor(system.T, lower=True, overwrite_a=True, check_finite=False)
         spread = 2.0 * tau * _ratio(graph, weights)
         self.steepest = spread / (1.0 + spread)
 
@@ -137,11 +138,11 @@ class _TruncatedWalk(Propagator):
 
 
 class _Rescaled(Propagator):
-    """P divided by (1-α), as the paper's Algorithm 2 prints it."""
+    """P divided by (1-α), as the paper's Algorithm 2 prints it; a row of degree 0 keeps its own."""
 
-    def __init__(self, inner: Propagator, alpha: float) -> None:
+    def __init__(self, inner: Propagator, graph: Graph, alpha: float) -> None:
         self._inner = inner
-        self._factor = 1.0 / (1.0 - alpha)
+        self._factor = np.where(graph.degrees_ > 0, 1.0 / (1.0 - alpha), 1.0)[:, None]
         self.weights = inner.weights
         self.steepest = inner.steepest
 
@@ -196,7 +197,7 @@ def propagator(
         inner = _SparsePropagator(graph, weights, tau)
     else:
         inner = _DensePropagator(graph, weights, tau)
-    return _Rescaled(inner, alpha) if literal else inner
+    return _Rescaled(inner, graph, alpha) if literal else inner
 
 
 def _ratio(graph: Graph, weights: FloatArray) -> float:

@@ -77,7 +77,7 @@ class RBFGraph(Graph):
     def _fit_one(self, X: Any, squared: FloatArray, gamma: float) -> Self:
         self.gamma_ = gamma
         self._X = X
-        self._centre = X.mean(axis=0)
+        self._centre = np.median(X, axis=0).astype(np.float64)
         W = np.exp(-gamma * squared)
         np.fill_diagonal(W, 0.0)
         return self._set_affinity(W)
@@ -102,14 +102,14 @@ class RBFGraph(Graph):
     def _refuse_too_many_rows(self, n_rows: int) -> None:
         refuse_if_too_large(
             f"RBFGraph, a dense graph of {n_rows} rows,",
-            4 * 8 * n_rows * n_rows,  # distances, the best W, another W, its Cholesky factor
+            5 * 8 * n_rows * n_rows,  # distances, the best W, another W, its factor, a temporary
             'graph="knn", whose memory grows with n and not with n²',
         )
 
 
 def _squared_distances(X: FloatArray) -> FloatArray:
     """Return ‖x_i - x_j‖² for all pairs, exactly symmetric."""
-    centred = X - X.mean(axis=0)
+    centred = X.astype(np.float64) - np.median(X, axis=0)
     inner = centred @ centred.T
     norms = np.diag(inner)
     squared = np.maximum((norms[:, None] + norms[None, :]) - 2.0 * inner, 0.0)
