@@ -213,7 +213,7 @@ def meet_totals(
     reach: FloatArray,
     start: FloatArray | None = None,
     tol: float = 1e-12,
-    max_iter: int = 100,
+    max_iter: int = 200,
 ) -> tuple[FloatArray, FloatArray]:
     """Find λ (n_groups × c) whose answers sum to totals within [lower, upper] in every group.
 
@@ -245,6 +245,7 @@ def meet_totals(
     rows = np.arange(len(groups.codes))
     part, inner = respond, groups
     scale = tol * np.maximum(groups.sizes, 1.0)
+    caution = np.full(groups.n_groups, 1e-3)
     for _ in range(max_iter):
         low, high = lower[pending], upper[pending]
         lam = multipliers[pending] = _best_common_shift(
@@ -262,10 +263,13 @@ def meet_totals(
             lam, low, high = lam[wrong], low[wrong], high[wrong]
             gradient = gradient[wrong]
             answer = Response(*(piece[kept] for piece in answer))
-        direction = _newton_direction(answer, inner, lam, low, high, gradient, reach[pending])
-        multipliers[pending] = _line_search(
+        direction = _newton_direction(
+            answer, inner, lam, low, high, gradient, reach[pending], caution[pending]
+        )
+        multipliers[pending], whole = _line_search(
             part, inner, lam, low, high, gradient, direction, answer
         )
+        caution[pending] = np.clip(caution[pending] * np.where(whole, 0.1, 10.0), 1e-12, 1e-2)
     return labels, multipliers
 
 
@@ -323,6 +327,7 @@ def _newton_direction(
     high: FloatArray,
     gradient: FloatArray,
     reach: FloatArray,
+    caution: FloatArray,
 ) -> FloatArray:
     """Return the regularised Newton step of each group over the multipliers that may move."""
     c = lam.shape[1]
@@ -338,7 +343,7 @@ def _newton_direction(
     size = np.maximum(groups.sizes, 1.0)
     curvature = np.maximum(np.trace(hessian, axis1=1, axis2=2) / c, 1e-6 * size / reach)
     steepness = np.abs(gradient).max(axis=1)
-    damping = curvature * np.clip(steepness / size, 1e-10, 1e-3)
+    damping = curvature * np.minimum(caution, np.maximum(steepness / size, 1e-12))
     hessian[:, diagonal, diagonal] += damping[:, None]
 
     interval = low < high
@@ -382,8 +387,8 @@ def _line_search(
     gradient: FloatArray,
     direction: FloatArray,
     answer: Response,
-) -> FloatArray:
-    """Return λ moved along the direction as far as the dual falls, group by group.
+) -> tuple[FloatArray, BoolArray]:
+    """Return λ moved along the direction while the dual falls, and which groups moved all the way.
 
     A step is taken when the dual falls enough, or when the gradient shrinks by half: near the
     end, rounding hides the fall of the dual but not that of the gradient.
@@ -410,12 +415,13 @@ def _line_search(
         good |= level & (np.abs(slope).max(axis=1) <= 0.5 * steepness[pending])
         moved[pending[good]] = trial[good]
         if good.all():
-            return moved
+            break
         rows, inner = inner.only(~good)
         part, pending = part.take(rows), pending[~good]
         length[pending] *= 0.5
-    moved[pending] = lam[pending] + length[pending, None] * direction[pending]
-    return moved
+    else:
+        moved[pending] = lam[pending] + length[pending, None] * direction[pending]
+    return moved, length == 1.0
 
 
 def _dual(
