@@ -14,6 +14,7 @@ from apportion import (
     LPLLP,
     AmbiguousTotalsWarning,
     BagDesignWarning,
+    DuplicateRowsWarning,
     IsolatedRowsWarning,
     LabelPropagation,
     RBFGraph,
@@ -116,6 +117,10 @@ def test_what_is_warned_of():
     W[:10, :10] = W[10:, 10:] = 1.0
     with pytest.warns(IsolatedRowsWarning, match=r"30 of 40 rows are out of reach of any label"):
         LabelPropagation("precomputed").fit(W, [0, 1] + [None] * 38)
+    with pytest.warns(DuplicateRowsWarning, match=r"40 of 40 rows equal all of their nearest"):
+        LPLLP().fit(np.ones((40, 2)), bags=bags, proportions=np.array([0.1, 0.9, 0.4, 0.6]))
+    with pytest.warns(DuplicateRowsWarning, match=r"40 of 40 rows equal"):
+        LPLLP("rbf").fit(np.ones((40, 2)), bags=bags, proportions=np.array([0.1, 0.9, 0.4, 0.6]))
     with pytest.warns(AmbiguousTotalsWarning, match=r"The totals admit several labellings"):
         LPLLP("precomputed", random_state=0).fit(
             W, bags=[0] * 40, proportions=np.array([[0.25, 0.75]])

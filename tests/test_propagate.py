@@ -103,6 +103,14 @@ def test_sparse_residual_is_checked_and_small():
     assert P.residual < 1e-9
 
 
+@pytest.mark.parametrize("alpha", [0.999, 0.99999])
+def test_sparse_residual_is_small_even_for_long_walks(alpha):
+    W = random_graph(50, 5, 0.2)
+    P = propagator(PrecomputedGraph().fit(sparse.csr_array(W)), alpha)
+    P(np.random.default_rng(0).random((50, 3)))
+    assert 0 < P.residual < 1e-8
+
+
 def test_metric_is_the_degrees_above_a_floor():
     W = random_graph(5, 6)
     W[0] *= 1e-9

@@ -8,6 +8,7 @@ from apportion.estimators import LPLLP, LabelPropagation
 from apportion.exceptions import (
     AmbiguousTotalsWarning,
     BagDesignWarning,
+    DuplicateRowsWarning,
     IsolatedRowsWarning,
     SupervisionError,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "BagDesignWarning",
     "BagReport",
     "Diagnosis",
+    "DuplicateRowsWarning",
     "IsolatedRowsWarning",
     "KNNGraph",
     "LabelPropagation",

@@ -34,6 +34,10 @@ class IsolatedRowsWarning(UserWarning):
     """Some rows have no, or almost no, similar rows to learn from."""
 
 
+class DuplicateRowsWarning(UserWarning):
+    """So many rows are equal that the graph cannot tell their neighbourhoods apart."""
+
+
 def name_some(items: Iterable[object], most: int = 5) -> str:
     """Return the first few items as text, and how many were left out."""
     listed = list(items)

@@ -64,6 +64,8 @@ class Solution:
         ‖F - Π_C(PF)‖_M / ‖F‖_M, 0 at a minimiser.
     residual : float
         The largest breach of a bag's mass (relative to its size) or of a row's simplex.
+    propagation_residual : float
+        The largest relative residual of a propagation that was solved iteratively.
     unique : bool or None
         Whether the minimiser is unique; None when it was not asked.
     n_starts : int
@@ -76,6 +78,7 @@ class Solution:
     energies: FloatArray
     stationarity: float
     residual: float
+    propagation_residual: float = 0.0
     unique: bool | None = None
     n_starts: int = 1
 
@@ -158,6 +161,7 @@ class Problem:
             energies=np.array(energies),
             stationarity=self.stationarity(F, PF),
             residual=residual,
+            propagation_residual=self.P.residual,
         )
 
 

@@ -20,6 +20,7 @@ from apportion.estimators._base import BagClassifier
 from apportion.exceptions import (
     AmbiguousTotalsWarning,
     BagDesignWarning,
+    DuplicateRowsWarning,
     IsolatedRowsWarning,
     name_some,
 )
@@ -164,8 +165,17 @@ class GraphClassifier(BagClassifier):
         return tags
 
 
-def warn_of_weak_rows(graph: Graph) -> None:
-    """Warn of rows that are hardly tied to any other."""
+def warn_of_graph(graph: Graph) -> None:
+    """Warn of rows that are hardly tied to any other, and of rows that equal too many others."""
+    crowded = graph.crowded_rows()
+    if crowded.size:
+        warnings.warn(
+            f"{crowded.size} of {graph.n_rows_} rows equal all of their nearest neighbours (rows "
+            f"{name_some(crowded)}): distances say nothing about them, and neighbours among equal "
+            "rows are drawn by lot. Add features that tell them apart, or use more neighbours.",
+            DuplicateRowsWarning,
+            stacklevel=3,
+        )
     weak = graph.weak_rows()
     if weak.size and graph.n_rows_ > 1:
         alone = int((graph.degrees_[weak] == 0).sum())
@@ -198,6 +208,13 @@ def warn_of_solution(solution: Solution, tol: float) -> None:
             f"LP-LLP {solution.status.value} (after {solution.n_iter} iterations: stationarity "
             f"{solution.stationarity:.1e}, constraint residual {solution.residual:.1e}, "
             f"tol {tol:g}).",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if solution.propagation_residual > 1e-6:
+        warnings.warn(
+            f"Propagation was solved only to a relative residual of "
+            f"{solution.propagation_residual:.1e}: soft labels are that inexact. Lower alpha.",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from apportion.estimators._graph import GraphClassifier, warn_of_weak_rows
+from apportion.estimators._graph import GraphClassifier, warn_of_graph
 from apportion.exceptions import IsolatedRowsWarning, name_some
 from apportion.graph import Graph, propagator
 
@@ -91,7 +91,7 @@ class LabelPropagation(GraphClassifier):
         X = self._checked_rows(X, reset=True, sparse_too=not graph.sees_features)
         matched = self._matched(X.shape[0], y, bags, proportions)
         graph = graph.fit(X)
-        warn_of_weak_rows(graph)
+        warn_of_graph(graph)
 
         silent = (matched.given < 0) & (matched.codes < 0)
         Y = matched.prior()

@@ -13,9 +13,9 @@ from apportion.bags import Bags
 from apportion.decode import quota
 from apportion.estimators._graph import (
     GraphClassifier,
+    warn_of_graph,
     warn_of_solution,
     warn_of_unsupervised_rows,
-    warn_of_weak_rows,
 )
 from apportion.graph import Graph
 from apportion.hashing import hash_ranks
@@ -173,7 +173,7 @@ class LPLLP(GraphClassifier):
 
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
         graph, solution = _smoothest(graph, X, matched, settings, prior, ranks, seed)
-        warn_of_weak_rows(graph)
+        warn_of_graph(graph)
         warn_of_unsupervised_rows(graph, matched)
         warn_of_solution(solution, settings.tol)
         self.solution_ = solution

@@ -72,6 +72,10 @@ class Graph(BaseEstimator, ABC):
         """Return the rows whose degree is below `floor` times the mean degree."""
         return np.flatnonzero(self.degrees_ <= floor * self.degrees_.mean())
 
+    def crowded_rows(self) -> IntArray:
+        """Return the rows that equal so many others that distances say nothing about them."""
+        return np.empty(0, dtype=np.intp)
+
     def components(self, negligible: float = 1e-8) -> tuple[int, IntArray]:
         """Return the number of connected components and each row's component.
 

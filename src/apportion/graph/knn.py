@@ -50,6 +50,7 @@ class KNNGraph(Graph):
     _X: FloatArray
     _search: NearestNeighbors
     _smallest: float
+    _crowded: IntArray
 
     def __init__(self, n_neighbors: int = 10) -> None:
         self.n_neighbors = n_neighbors
@@ -68,7 +69,7 @@ class KNNGraph(Graph):
         self._X = X[self._order]
         k = min(self.n_neighbors, n - 1)
         if k == 0:
-            self.scales_ = np.ones(n)
+            self.scales_, self._crowded = np.ones(n), np.empty(0, dtype=np.intp)
             return self._set_affinity(sparse.csr_array((n, n)))
         self._search = NearestNeighbors(n_neighbors=k).fit(self._X)
         neighbours = self._search.kneighbors(return_distance=False)
@@ -76,6 +77,7 @@ class KNNGraph(Graph):
         scales = distances.max(axis=1)
         positive = distances[distances > 0]
         self._smallest = float(positive.min()) if positive.size else 1.0
+        self._crowded = np.sort(self._order[scales == 0])
         scales = np.where(scales > 0, scales, self._smallest)
         self.scales_ = np.empty(n)
         self.scales_[self._order] = scales
@@ -87,6 +89,10 @@ class KNNGraph(Graph):
         W = W.maximum(W.T).tocsr()
         W.eliminate_zeros()
         return self._set_affinity(W)
+
+    def crowded_rows(self) -> IntArray:
+        """Return the rows all of whose k nearest neighbours equal them."""
+        return self._crowded
 
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
         """Return the similarities of new rows to their k nearest fitted rows, and who is far."""

@@ -88,7 +88,9 @@ class _SparsePropagator(Propagator):
         self.steepest = spread / (1.0 + spread)
         self._middle, self._half = 1.0 + 0.5 * spread, 0.5 * spread
         ratio = self._middle / self._half if self._half > 0 else np.inf
-        steps = np.arccosh(2.0 / tol) / np.arccosh(ratio) if np.isfinite(ratio) else 1.0
+        # The residual can exceed the error by the condition number, 1 + spread.
+        error = tol / (1.0 + spread)
+        steps = np.arccosh(2.0 / error) / np.arccosh(ratio) if np.isfinite(ratio) else 1.0
         self._steps = max(1, int(np.ceil(steps)))
 
     def __call__(self, F: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from apportion._typing import BoolArray, FloatArray
+from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.graph.base import UNDERFLOW, Affinity, Graph
 from apportion.memory import refuse_if_too_large
 
@@ -59,6 +59,11 @@ class RBFGraph(Graph):
         squared = _squared_distances(X)
         for gamma in self._grid(squared):
             yield RBFGraph(self.gamma)._fit_one(X, squared, float(gamma))
+
+    def crowded_rows(self) -> IntArray:
+        """Return all rows where all are equal, else none: the γ of the grid copes with the rest."""
+        all_equal = len(self._X) > 1 and bool((self._X[0] == self._X).all())
+        return np.arange(len(self._X)) if all_equal else np.empty(0, dtype=np.intp)
 
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
         """Return exp(-γ (‖x - x_j‖² - min_j ‖x - x_j‖²)) for new rows x, and the isolated rows."""
