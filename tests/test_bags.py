@@ -69,9 +69,27 @@ def test_extra_bags_are_allowed_and_missing_ones_named():
         match_bags(2, bags=["a", "c"], proportions=TABLE)
 
 
-def test_ids_of_another_type_are_pointed_out():
-    with pytest.raises(SupervisionError, match="table has 1 of type int, the rows have str"):
-        match_bags(2, bags=["1", "1"], proportions={1: 0.5})
+@pytest.mark.parametrize(
+    ("bag", "other", "hint"),
+    [
+        ("1", 1, "table has 1 of type int, the rows have str"),
+        ("Monday ", "monday", "the table has 'monday': write both alike"),
+        (datetime(2026, 1, 1), date(2026, 1, 1), "of type date, the rows have datetime"),
+        ("2026-01-01", datetime(2026, 1, 1), "of type datetime, the rows have str"),
+        ("x", 7, "the table's ids are of type int, e.g. 7, the rows' of type str"),
+        ("x", "y", "add a line for it"),
+    ],
+)
+def test_ids_that_miss_their_mark_are_explained(bag, other, hint):
+    with pytest.raises(SupervisionError, match=hint):
+        match_bags(1, bags=[bag], proportions={other: 0.5})
+
+
+def test_exchanged_arguments_are_noticed():
+    with pytest.raises(ValueError, match="are `bags` and `proportions` exchanged"):
+        match_bags(2, bags=pd.DataFrame(TABLE).T, proportions=["a", "b"])
+    with pytest.raises(SupervisionError, match="if not as `y`: that is for known labels"):
+        match_bags(2, y=["a", "b"], proportions=TABLE)
 
 
 def test_arrays_need_integer_ids():
@@ -141,9 +159,12 @@ def test_given_labels_leave_their_bag():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (["x", "x", None, "x"], r"row 3 in bag 'a': found the given label 'x'"),
-        (["y", "y", "y", None], r"row 2 in bag 'a': found the given label 'y'"),
-        (["z", None, None, None], r"row 0, label 'z': found a class that is not known"),
+        (
+            ["x", "x", None, "x"],
+            r"row 3 in bag 'a': found the label 'x', given to 3 rows.*exactly 2 of them",
+        ),
+        (["y", "y", "y", None], r"row 2 in bag 'a': found the label 'y', given to 3 rows"),
+        (["z", None, None, None], r"row 0: found the label 'z', which the totals do not know"),
     ],
 )
 def test_labels_that_contradict(y, message):

@@ -16,8 +16,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from sklearn.exceptions import NotFittedError
 
-from apportion import LPLLP, BagDesignWarning, KNNGraph, LabelPropagation, RBFGraph, Totals
+from apportion import (
+    LPLLP,
+    BagDesignWarning,
+    KNNGraph,
+    LabelPropagation,
+    RBFGraph,
+    SupervisionError,
+    Totals,
+)
 from apportion.datasets import make_bags
 
 ESTIMATORS = {
@@ -243,6 +252,46 @@ def test_bad_rows_are_named(name):
     frame = pd.DataFrame(X, columns=["heart", "steps"])
     with pytest.raises(ValueError, match="row 17, column 'steps': found NaN"):
         clone(ESTIMATORS[name]).fit(frame, bags=bags, proportions=totals)
+
+
+@every_estimator
+def test_a_shuffled_index_is_refused(name):
+    X, _, bags, totals = blobs(13)
+    frame, column = pd.DataFrame(X), pd.Series(bags)
+    with pytest.raises(SupervisionError, match=r"`bags`: found the index of X in another order"):
+        clone(ESTIMATORS[name]).fit(
+            frame, bags=column.sample(frac=1, random_state=0), proportions=totals
+        )
+    column.index = column.index + 1000
+    clone(ESTIMATORS[name]).fit(frame, bags=column, proportions=totals)
+
+
+@every_estimator
+def test_a_failed_fit_leaves_no_model(name):
+    X, _, bags, totals = blobs(14)
+    model = clone(ESTIMATORS[name])
+    with pytest.raises(SupervisionError):
+        model.fit(X, bags=bags + 100, proportions=totals)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    model.fit(X, bags=bags, proportions=totals)
+    with pytest.raises(SupervisionError):
+        model.fit(X[:, :1], bags=bags + 100, proportions=totals)
+    assert model.predict(X).shape == (60,)
+
+
+@every_estimator
+def test_a_text_column_is_named(name):
+    X, _, bags, totals = blobs(15)
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(when="noon")
+    with pytest.raises(ValueError, match="column 'when': could not convert"):
+        clone(ESTIMATORS[name]).fit(frame, bags=bags, proportions=totals)
+
+
+def test_score_says_what_it_needs():
+    X, y, _, _ = blobs(16)
+    with pytest.raises(SupervisionError, match="set_score_request"):
+        LPLLP().fit(X, y).score(X)
 
 
 def test_graph_parameters_can_be_set_and_searched():

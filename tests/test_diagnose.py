@@ -64,6 +64,19 @@ def test_given_labels_inform():
     assert labelled.index > 0
 
 
+def test_several_classes_are_named_together():
+    (finding,) = diagnose([0] * 3 + [1] * 3, np.full((2, 3), 1 / 3)).findings
+    assert finding.startswith("No bag tells 0, 1 and 2 apart: they have equal shares")
+
+
+def test_bags_that_hardly_differ_are_named_but_not_called_uninformative():
+    bags = np.repeat([0, 1], 500)
+    found = diagnose(bags, np.array([0.5, 0.51]))
+    assert not found.uninformative
+    assert found.findings[0].startswith("Bags hardly tell 0 from 1 apart: they stand in almost")
+    assert not diagnose(np.repeat(np.arange(3), 40), np.array([0.6, 0.4, 0.5])).findings
+
+
 def test_a_class_without_mass_is_no_finding():
     found = diagnose([0, 0, 1, 1], np.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]))
     assert not found.uninformative

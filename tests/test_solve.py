@@ -185,6 +185,25 @@ def test_weakly_tied_islands_are_ambiguous_too():
     assert solution.unique is False
 
 
+def test_bags_that_cut_both_islands_alike_do_not_decide():
+    """As many bags as islands, but each holds the same part of both."""
+    graph, _ = two_islands()
+    bags = match_bags(8, bags=[0, 0, 1, 1, 0, 0, 1, 1], proportions=np.array([0.5, 0.5]))
+    assert may_be_ambiguous(graph, bags)
+
+
+def test_probes_leave_rows_alone_that_nothing_reaches():
+    """Two ambiguous islands and one that is unknown: the last keeps the overall shares."""
+    W = np.zeros((12, 12))
+    W[:4, :4] = W[4:8, 4:8] = W[8:, 8:] = 1.0
+    totals = Totals.from_proportions({0: [0.5, 0.5], 1: [None, None]})
+    bags = match_bags(12, bags=[0] * 8 + [1] * 4, proportions=totals)
+    for seed in range(3):
+        solution = solve(PrecomputedGraph().fit(W), bags, rng=np.random.default_rng(seed))
+        assert solution.unique is False
+        np.testing.assert_allclose(solution.F[8:], 0.5, atol=1e-6)
+
+
 def test_rows_that_nothing_reaches_keep_the_overall_shares():
     """An island whose bag is unknown must not be given a label by lot."""
     W = np.zeros((12, 12))

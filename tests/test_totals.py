@@ -79,6 +79,8 @@ def test_id_column_by_name():
     assert Totals.from_proportions(frame, id_column="day").ids == (date(2026, 1, 1),)
     with pytest.raises(SupervisionError, match="no index and no column 'bag'"):
         Totals.from_proportions(frame)
+    with pytest.raises(SupervisionError, match="pass id_column='day'"):
+        Totals.from_proportions(pd.DataFrame({"day": ["mon"], "sit": [1.0]}))
     with pytest.raises(SupervisionError, match="no column 'night'"):
         Totals.from_proportions(frame, id_column="night")
 
@@ -158,9 +160,11 @@ def test_normalize_divides_by_the_sum():
         {"mon": {"a": 3, "b": 1}, "tue": {"a": 0.3, "b": None}}, normalize=True
     )
     np.testing.assert_allclose(partly.lower, [[0.75, 0.25], [0.3, 0.7]])
-    counts = Totals.from_counts({"mon": {"a": 1, "b": None}}, normalize=True)
-    with pytest.raises(SupervisionError, match="missing cell"):
-        match_bags(3, bags=["mon"] * 3, proportions=counts)
+    counts = Totals.from_counts(
+        {"mon": {"a": 3, "b": 1}, "tue": {"a": 1, "b": None}}, normalize=True
+    )
+    bags = match_bags(5, bags=["mon"] * 2 + ["tue"] * 3, proportions=counts)
+    np.testing.assert_allclose(bags.lower, [[1.5, 0.5], [1, 2]])
 
 
 def test_durations_are_counts_of_windows():
@@ -179,7 +183,7 @@ def test_durations_are_counts_of_windows():
     totals = Totals.from_durations(array, window=timedelta(minutes=30))
     np.testing.assert_allclose(totals.lower, [[16, 4]])
     for window in (0, "30min", np.nan):
-        with pytest.raises(ValueError, match="positive duration"):
+        with pytest.raises(ValueError, match="positive number or timedelta"):
             Totals.from_durations({"mon": {"sleep": 8}}, window=window)
     with pytest.raises(SupervisionError, match="durations and window in the same form"):
         Totals.from_durations({"mon": {"sleep": 8}}, window=timedelta(hours=1))

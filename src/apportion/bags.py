@@ -14,7 +14,7 @@ import numpy as np
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import SupervisionError, name_some
 from apportion.multipliers import Groups, shift_into_box
-from apportion.tables import factorize, unknown_class
+from apportion.tables import factorize
 from apportion.totals import Totals, masses_for, sorted_classes, tighten
 
 
@@ -161,10 +161,12 @@ class Bags:
 
     def _contradiction(self, row: int, k: int, h: int, count: float) -> SupervisionError:
         label = self.classes.tolist()[h]
+        least, most = self.lower[k, h], self.upper[k, h]
+        allowed = f"exactly {most:g}" if most - least <= 1e-9 else f"from {least:g} to {most:g}"
         return SupervisionError(
             f"row {row} in bag {self.ids[k]!r}",
-            f"the given label {label!r}, the bag's given labels of this class being {count:g}",
-            f"{self.lower[k, h]:g} to {self.upper[k, h]:g} rows of class {label!r} in this bag",
+            f"the label {label!r}, given to {count:g} rows of this bag",
+            f"{allowed} of them",
             "correct the labels or the totals; rounded totals can be given as counts or intervals",
         )
 
@@ -205,7 +207,8 @@ def match_bags(
             "the supervision",
             f"`{here}` without `{absent}`",
             "both, or neither and labels `y` alone",
-            f"pass `{absent}` too",
+            f"pass `{absent}` too"
+            + (", if not as `y`: that is for known labels" if y is not None else ""),
         )
     if bags is None and y is None:
         raise SupervisionError(
@@ -228,13 +231,13 @@ def match_bags(
         given = np.append(place, -1)[label_codes]
         return Bags((), classes, np.full(n_rows, -1), none, none, given)
 
+    row_codes, ids = factorize(bags, "bag id")
+    _refuse_other_length("bags", row_codes, n_rows)
     totals = (
         proportions if isinstance(proportions, Totals) else Totals.from_proportions(proportions)
     )
     if classes is not None:
         totals = totals.with_classes(classes)
-    row_codes, ids = factorize(bags, "bag id")
-    _refuse_other_length("bags", row_codes, n_rows)
     if not ids and not labels:
         raise SupervisionError(
             "`bags`",
@@ -261,7 +264,12 @@ def _given_codes(codes: IntArray, labels: list[Any], classes: AnyArray) -> IntAr
     for code, label in enumerate(labels):
         if label not in known:
             row = int(np.flatnonzero(codes == code)[0])
-            raise unknown_class(f"row {row}, label {label!r}", list(known))
+            raise SupervisionError(
+                f"row {row}",
+                f"the label {label!r}, which the totals do not know",
+                f"the totals' classes, {name_some(map(repr, known))}, or None for 'not known'",
+                "correct the label, or name the class in the totals",
+            )
     return np.array([known[label] for label in labels] + [-1], dtype=np.intp)[codes]
 
 
@@ -284,16 +292,30 @@ def _no_totals(bag: Any, row: int, totals: Totals, source: Any) -> SupervisionEr
             f"bag ids from 0 to {len(totals.ids) - 1}, or a mapping from bag id to shares",
             "pass a mapping or a dataframe with the bag ids",
         )
-    alike = [other for other in totals.ids if str(other) == str(bag)]
-    hint = (
-        f"the table has {alike[0]!r} of type {type(alike[0]).__name__}, the rows have "
-        f"{type(bag).__name__}: make the types equal"
-        if alike
-        else "add a line for it (missing cells for 'not known'), or make the id missing"
-    )
+    hint = _hint_for(bag, totals.ids)
     return SupervisionError(
         f"bag {bag!r} (row {row})",
         "rows, but no line in the table of totals",
         f"the bags of the table: {name_some(map(repr, totals.ids))}",
         hint,
     )
+
+
+def _hint_for(bag: Any, ids: tuple[Any, ...]) -> str:
+    """Return what may be meant by an id that the table does not have."""
+    words = str(bag).strip().casefold()
+    for other in ids:
+        text = str(other).strip().casefold()
+        if text == words and type(other) is type(bag):
+            return f"the table has {other!r}: write both alike"
+        if text == words or text.startswith(f"{words} ") or words.startswith(f"{text} "):
+            return (
+                f"the table has {other!r} of type {type(other).__name__}, the rows have "
+                f"{type(bag).__name__}: make the types equal"
+            )
+    if all(type(other) is not type(bag) for other in ids):
+        return (
+            f"the table's ids are of type {type(ids[0]).__name__}, e.g. {ids[0]!r}, the rows' of "
+            f"type {type(bag).__name__}: make the types equal"
+        )
+    return "correct the id, add a line for it (missing cells for 'not known'), or leave it missing"

@@ -7,11 +7,14 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 
 from apportion._typing import AnyArray, FloatArray
 from apportion.bags import Bags, match_bags
 
 _NOTHING = 1e-9
+_WEAK = 0.5
+"""Bags drawn at random have an index of about (bags - 1) / rows; this is far below that."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Diagnosis:
         Of the table of proportions with bags weighted by size: near 0, small errors in the totals
         are large errors in what they say.
     findings : tuple of str
-        What cannot be told apart, in words; empty when there is nothing to say.
+        What cannot, or hardly, be told apart, in words; empty when there is nothing to say.
     """
 
     classes: AnyArray
@@ -48,7 +51,7 @@ class Diagnosis:
     @property
     def uninformative(self) -> bool:
         """Whether some pair of classes cannot be told apart by any bag."""
-        return bool(self.findings)
+        return bool((self.pairwise <= _NOTHING).any())
 
     def __str__(self) -> str:
         lines = [
@@ -109,7 +112,7 @@ def diagnose_bags(bags: Bags) -> Diagnosis:
         pairwise=pairwise,
         rank=int((values > 1e-9 * max(float(values.max(initial=0.0)), 1e-300)).sum()),
         smallest_singular_value=float(values.min(initial=np.inf)),
-        findings=_findings(bags, mean, pairwise),
+        findings=_findings(bags, mean, pairwise, n * (mean[:, None] + mean)),
     )
 
 
@@ -138,23 +141,47 @@ def _pairwise_index(shares: FloatArray, sizes: FloatArray) -> FloatArray:
     return index
 
 
-def _findings(bags: Bags, mean: FloatArray, pairwise: FloatArray) -> tuple[str, ...]:
-    labels = bags.classes.tolist()
+def _findings(
+    bags: Bags, mean: FloatArray, pairwise: FloatArray, weight: FloatArray
+) -> tuple[str, ...]:
+    """Return, in words, which classes no bag tells apart, and which ones bags hardly do."""
+    alike = pairwise <= _NOTHING
+    known = "" if bags.exact.all() else "as far as the totals are known, "
     sentences = []
-    for g, h in combinations(range(len(labels)), 2):
-        if not pairwise[g, h] <= _NOTHING:
-            continue
-        start = f"No bag tells {labels[g]!r} from {labels[h]!r} apart: "
-        start += "" if bags.exact.all() else "as far as the totals are known, "
-        if abs(mean[g] - mean[h]) <= _NOTHING:
+    for group in _groups(alike):
+        names = _listed([bags.classes.tolist()[h] for h in group])
+        start = f"No bag tells {names} apart: {known}they "
+        shares = mean[group] / mean[group].sum()
+        if np.ptp(shares) <= _NOTHING:
             sentences.append(
-                f"{start}they have equal shares in every bag, and to exchange them changes "
-                "nothing that the totals say."
+                f"{start}have equal shares in every bag, and to exchange them changes nothing that "
+                "the totals say."
             )
         else:
-            share = mean[g] / (mean[g] + mean[h])
+            ratio = " to ".join(f"{share:.3g}" for share in shares)
             sentences.append(
-                f"{start}they stand {share:.3g} to {1 - share:.3g} in every bag, and only the "
-                "size of groups of similar rows is left to go by."
+                f"{start}stand {ratio} in every bag, and only the size of groups of similar rows "
+                "is left to go by."
             )
+    for group in _groups(~alike & (pairwise * weight < _WEAK)):
+        names = _listed([bags.classes.tolist()[h] for h in group])
+        weakest = np.nanmin(pairwise[np.ix_(group, group)])
+        sentences.append(
+            f"Bags hardly tell {names} apart: they stand in almost the same ratio in every bag "
+            f"(information index {weakest:.1e}), and their labels may come out exchanged."
+        )
     return tuple(sentences)
+
+
+def _groups(related: AnyArray) -> list[list[int]]:
+    """Return the sets of classes that are related, directly or through others."""
+    _, label = connected_components(np.nan_to_num(related), directed=False)
+    groups = [np.flatnonzero(label == g).tolist() for g in range(label.max(initial=-1) + 1)]
+    return [group for group in groups if len(group) > 1]
+
+
+def _listed(items: list[Any]) -> str:
+    names = [repr(item) for item in items]
+    if len(names) == 2:
+        return f"{names[0]} from {names[1]}"
+    return f"{', '.join(names[:-1])} and {names[-1]}"

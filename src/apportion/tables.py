@@ -85,7 +85,7 @@ def _read_frame(
             "the table of totals",
             "no index and no column 'bag' to take bag ids from",
             "a column of bag ids",
-            "use Totals.from_proportions(table, id_column=...), or name the column 'bag'",
+            "pass id_column=... to a factory of Totals, or name the column 'bag'",
         )
     else:
         ids = index.tolist()
@@ -103,7 +103,14 @@ def _read_frame(
             if name not in classes:
                 raise unknown_class(f"column {name!r} of the table of totals", classes)
     columns = [
-        _column(series.to_list(), ids, series.name, number)
+        _column(
+            series.to_list(),
+            ids,
+            series.name,
+            number,
+            f"correct this cell; if {series.name!r} holds the bag ids, pass "
+            f"id_column={series.name!r}",
+        )
         for series in frame.iter_columns()
         if series.name != id_column
     ]
@@ -169,7 +176,7 @@ def _read_array(
                 "one number for each bag and class",
                 "give one column a class (only shares may be given for the second class alone)",
             )
-        second = _column(array.tolist(), ids, "second", number)
+        second = _column(array.tolist(), ids, "the second", number)
         values = np.column_stack([1.0 - second, second])
     else:
         columns = [_column(array[:, h].tolist(), ids, h, number) for h in range(array.shape[1])]
@@ -197,6 +204,7 @@ def _column(
     ids: Sequence[Hashable],
     label: Hashable,
     number: Callable[[Any], float],
+    mend: str = "correct this cell",
 ) -> FloatArray:
     """Return one class's totals as numbers, NaN where unknown; infinite and other items raise."""
     column = np.empty(len(items))
@@ -217,7 +225,7 @@ def _column(
                 else "finite numbers, or a missing cell for 'not known'",
                 "give durations and window in the same form"
                 if number is seconds or is_duration(item)
-                else "correct this cell",
+                else mend,
             )
     return column
 
@@ -290,6 +298,11 @@ def as_vector(items: Sequence[Any]) -> AnyArray:
 
 def _vector(values: Any, what: str) -> AnyArray:
     """Return one value a row as a one-dimensional array, without looking into the values."""
+    if isinstance(values, Mapping) or hasattr(values, "columns"):
+        raise ValueError(
+            f"One {what} a row is expected. Got a table, {type(values).__name__}: are `bags` and "
+            "`proportions` exchanged?"
+        )
     series = nw.from_native(values, pass_through=True, series_only=True, allow_series=True)
     if isinstance(series, nw.Series):
         native_dtype = getattr(values, "dtype", None)

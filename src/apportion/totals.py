@@ -150,7 +150,7 @@ class Totals:
             values = _nonnegative(cells, "share")
             one = np.ones(int(complete.sum()))
             ids = [bag for bag, known in zip(cells.ids, complete, strict=True) if known]
-            values[complete] = _scaled_rows(values[complete], unknown[complete], one, ids)
+            values[complete] = _scaled_rows(values[complete], one, ids)
             cells = cells._replace(values=values)
         _refuse_shares_above_one(cells, tolerance)
         values = _nonnegative(cells, "share")
@@ -174,7 +174,8 @@ class Totals:
         """Return totals given as numbers of rows of each class.
 
         The counts of a bag must sum to its number of rows, which is checked when rows are known;
-        `normalize=True` rescales them instead. Other parameters as in `from_proportions`.
+        `normalize=True` rescales them instead, where no cell is unknown. Other parameters as in
+        `from_proportions`.
 
         Examples
         --------
@@ -219,7 +220,9 @@ class Totals:
         except (TypeError, ValueError):
             length = 0.0
         if not (np.isfinite(length) and length > 0):
-            raise ValueError(f"The 'window' parameter must be a positive duration. Got {window!r}.")
+            raise ValueError(
+                f"The 'window' parameter must be a positive number or timedelta. Got {window!r}."
+            )
         cells = read_table(table, classes, id_column, durations=is_duration(window))
         values = _nonnegative(cells, "duration") / length
         unknown = np.isnan(values)
@@ -438,7 +441,8 @@ def _refuse_shares_above_one(cells: Cells, tolerance: float) -> None:
             "shares from 0 to 1",
             "divide the percentages by 100"
             if percentages
-            else "use Totals.from_counts for counts, or normalize=True to divide by the bag's sum",
+            else "use Totals.from_counts for counts, Totals.from_durations for durations, or "
+            "normalize=True to divide by the bag's sum",
         )
 
 
@@ -457,22 +461,22 @@ def _refuse_wrong_sums(
             f"a sum of 1 within {tolerance:g}"
             if complete[k]
             else "known shares that leave room for the unknown ones",
-            "correct the shares, or use Totals.from_proportions(..., normalize=True)"
+            "correct the shares, or use Totals.from_proportions(table, normalize=True), or "
+            "tolerance=0.01 for rounded shares"
             if complete[k]
             else "lower the known shares",
         )
 
 
-def _scaled_rows(
-    values: FloatArray, unknown: BoolArray, size: FloatArray, ids: Sequence[Hashable]
-) -> FloatArray:
+def _scaled_rows(values: FloatArray, size: FloatArray, ids: Sequence[Hashable]) -> FloatArray:
+    """Return complete totals scaled to sum to the sizes."""
     sums = values.sum(axis=1)
-    for k in np.flatnonzero(unknown.any(axis=1) | (sums <= 0)).tolist():
+    for k in np.flatnonzero(sums <= 0).tolist():
         raise SupervisionError(
             f"bag {ids[k]!r}",
-            "a missing cell" if unknown[k].any() else "totals that are all 0",
-            "complete totals with a positive sum where they are to be normalized",
-            "fill the cell, or leave out normalize=True",
+            "totals that are all 0",
+            "totals with a positive sum where they are to be normalized",
+            "correct them, or leave the cells missing if they are not known",
         )
     return values * (size / sums)[:, None]
 
@@ -483,10 +487,12 @@ def masses_for(totals: Totals, bags: IntArray, sizes: FloatArray) -> tuple[Float
     if totals.unit == "share":
         return _snapped(lower * sizes[:, None]), _snapped(upper * sizes[:, None])
     ids = [totals.ids[k] for k in bags]
+    exact = np.all(lower == upper, axis=1)
     if totals.normalize:
-        unknown = lower != upper
-        lower = upper = _scaled_rows(lower, unknown, sizes, ids)
-    exact = (lower == upper).all(axis=1)
+        known = [bag for bag, complete in zip(ids, exact, strict=True) if complete]
+        scaled = _scaled_rows(lower[exact], sizes[exact], known)
+        lower, upper = lower.copy(), upper.copy()
+        lower[exact] = upper[exact] = scaled
     sums = np.where(exact, lower.sum(axis=1), sizes)
     for k in np.flatnonzero(np.abs(sums - sizes) > 1e-6 * np.maximum(sizes, 1.0)):
         raise SupervisionError(
@@ -494,7 +500,8 @@ def masses_for(totals: Totals, bags: IntArray, sizes: FloatArray) -> tuple[Float
             f"totals that sum to {sums[k]:.6g} for {sizes[k]:g} rows, "
             f"off by {sums[k] - sizes[k]:+.6g}",
             "totals that sum to the bag's number of rows",
-            "correct them, or rescale them with normalize=True",
+            "correct them (of durations, check `window`), or rescale them with normalize=True; in "
+            "cross-validation keep whole bags together, e.g. with GroupKFold",
         )
     scale = np.divide(sizes, sums, out=np.ones_like(sums), where=sums > 0)[:, None]
     lower, upper = lower * scale, upper * scale

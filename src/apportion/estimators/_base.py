@@ -12,10 +12,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 
 from apportion._typing import AnyArray
 from apportion.bags import Bags, match_bags
+from apportion.exceptions import SupervisionError
 from apportion.metrics import bag_errors, soft
 from apportion.tables import factorize
 
@@ -50,6 +51,13 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         bags, proportions
             Bag ids and totals, where there are no labels.
         """
+        if y is None and (bags is None or proportions is None):
+            raise SupervisionError(
+                "score",
+                "neither labels `y` nor `bags` with `proportions`",
+                "one of the two",
+                "pass them; in a grid search, set_score_request(bags=True, proportions=True)",
+            )
         labels = self.predict(X)
         if y is not None:
             return float(accuracy_score(y, labels, sample_weight=sample_weight))
@@ -62,14 +70,19 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked_rows(self, X: Any, *, reset: bool, sparse_too: bool = False) -> Any:
         """Return X as numbers, or raise an error that names the row that is not finite."""
-        X = validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse="csr" if sparse_too else False,
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-        )
+        try:
+            X = validate_data(
+                self,
+                X,
+                reset=reset,
+                accept_sparse="csr" if sparse_too else False,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,
+            )
+        except ValueError as error:
+            if "could not convert" in str(error) and hasattr(X, "columns"):
+                raise ValueError(f"{_text_column(X)}: {error}. Drop or encode it.") from error
+            raise
         values = X.data if sparse.issparse(X) else X
         if not np.isfinite(values).all():
             if sparse.issparse(X):
@@ -94,11 +107,13 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
             )
         return X
 
-    def _matched(self, n_rows: int, y: Any, bags: Any, proportions: Any) -> Bags:
+    def _matched(self, X: Any, y: Any, bags: Any, proportions: Any) -> Bags:
         """Return rows matched with supervision, after scikit-learn's checks of labels."""
+        _refuse_shuffled_index(X, y, "y")
+        _refuse_shuffled_index(X, bags, "bags")
         if y is not None:
             y = _checked_labels(y)
-        return match_bags(n_rows, y, bags, proportions)
+        return match_bags(_num_samples(X), y, bags, proportions)
 
     def _require_number(
         self,
@@ -137,6 +152,35 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         return tags
+
+
+def _text_column(X: Any) -> str:
+    """Return the name of the first column of a dataframe that holds no numbers."""
+    for name in X.columns:
+        try:
+            np.asarray(X[name]).astype(np.float64)
+        except (TypeError, ValueError):
+            return f"column {name!r}"
+    return "X"
+
+
+def _refuse_shuffled_index(X: Any, values: Any, name: str) -> None:
+    """Raise where pandas objects have the same index in another order: rows go by position."""
+    ours: Any = getattr(X, "index", None)
+    theirs: Any = getattr(values, "index", None)
+    if not (hasattr(ours, "equals") and hasattr(theirs, "equals")) or ours.equals(theirs):
+        return
+    try:
+        same = ours.sort_values().equals(theirs.sort_values())
+    except TypeError:
+        return
+    if same:
+        raise SupervisionError(
+            f"`{name}`",
+            "the index of X in another order, while rows are matched by position",
+            "the same order",
+            f"pass {name}.loc[X.index]",
+        )
 
 
 def _checked_labels(y: Any) -> Any:

@@ -95,7 +95,7 @@ class GraphClassifier(BagClassifier):
         self, X: Any, bags: Any, proportions: Any
     ) -> tuple[Any, FloatArray, Bags | None]:
         """Return the checked rows, their soft labels, and their bags where totals are known."""
-        check_is_fitted(self)
+        check_is_fitted(self, "graph_")
         X = self._checked_rows(X, reset=False, sparse_too=not self.graph_.sees_features)
         weights, isolated = self.graph_.affinities(X)
         if isolated.any():
@@ -145,14 +145,10 @@ class GraphClassifier(BagClassifier):
 
     def _warn_of_design(self, matched: Bags) -> None:
         self.diagnosis_ = diagnose_bags(matched)
-        if self.diagnosis_.uninformative:
-            findings = self.diagnosis_.findings
-            some = " ".join(findings[:3])
-            more = f" (and {len(findings) - 3} pairs more)" if len(findings) > 3 else ""
+        if self.diagnosis_.findings:
             warnings.warn(
-                f"{some}{more} Soft labels of such classes stay "
-                "proportional. Bags with different proportions, or some labels in `y`, would "
-                "tell them apart.",
+                f"{' '.join(self.diagnosis_.findings)} Bags with different proportions, or some "
+                "labels in `y`, would tell them apart.",
                 BagDesignWarning,
                 stacklevel=3,
             )

@@ -88,8 +88,8 @@ class LabelPropagation(GraphClassifier):
             self._require_number("order", 1, whole=True)
         self._require_choice("decode", ("threshold", "quota"))
         graph = self._new_graph()
+        matched = self._matched(X, y, bags, proportions)
         X = self._checked_rows(X, reset=True, sparse_too=not graph.sees_features)
-        matched = self._matched(X.shape[0], y, bags, proportions)
         graph = graph.fit(X)
         warn_of_graph(graph)
 

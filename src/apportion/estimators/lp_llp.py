@@ -165,8 +165,8 @@ class LPLLP(GraphClassifier):
         """
         settings = self._settings()
         graph = self._new_graph()
+        matched = self._matched(X, y, bags, proportions)
         X = self._checked_rows(X, reset=True, sparse_too=not graph.sees_features)
-        matched = self._matched(X.shape[0], y, bags, proportions)
         self._warn_of_design(matched)
         prior = self._prior(X, y, bags, proportions, matched)
         seed = check_random_state(self.random_state).randint(2**31)
@@ -250,7 +250,7 @@ def _smoothest(
     """Return the graph, among the candidates of a grid, whose quota labels are smoothest on it.
 
     This is the paper's choice of γ by the highest f̄ᵀSf̄. It looks at no label. Among equally
-    smooth ones the first is taken.
+    smooth ones the first is taken, and nothing is smoother than 1.
     """
     best: tuple[float, Graph, Solution] | None = None
     for candidate in graph.candidates(X):
@@ -260,5 +260,7 @@ def _smoothest(
         smoothness = candidate.smoothness(np.eye(bags.n_classes)[labels])
         if best is None or smoothness > best[0] + 1e-9:
             best = (smoothness, candidate, solution)
+        if smoothness > 1.0 - 1e-9:
+            break
     assert best is not None, "a graph has at least one candidate"
     return best[1], best[2]

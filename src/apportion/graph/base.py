@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator
 
 from apportion._typing import BoolArray, FloatArray, IntArray
 
-UNDERFLOW = 745.0
-"""exp(-x) is 0 beyond this."""
+FAR = 50.0
+"""A new row is far from a fitted one when their similarity is below exp(-50)."""
 
 Affinity = Any
 """A similarity matrix: a dense array or a SciPy sparse array."""
@@ -41,7 +41,7 @@ class Graph(BaseEstimator, ABC):
 
         Similarities are scaled by the largest of their row: only ratios matter for a weighted
         mean of neighbours, and scaled they do not underflow, however far a row is. A row is
-        isolated when its similarity to every fitted row underflows to 0.
+        isolated when it is far from every fitted row: similarity below exp(-50).
         """
 
     def candidates(self, X: Any) -> Iterator[Graph]:

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
 from apportion._typing import BoolArray, FloatArray, IntArray
-from apportion.graph.base import UNDERFLOW, Affinity, Graph
+from apportion.graph.base import FAR, Affinity, Graph
 from apportion.hashing import hash_ranks
 
 _BLOCK_CELLS = 2**24
@@ -109,7 +109,7 @@ class KNNGraph(Graph):
         rows = np.repeat(np.arange(n_new), neighbours.shape[1])
         columns = self._order[neighbours.ravel()]
         W = sparse.csr_array((weights.ravel(), (rows, columns)), shape=(n_new, n))
-        return W, nearest[:, 0] > UNDERFLOW
+        return W, nearest[:, 0] > FAR
 
 
 def _distances(A: FloatArray, B: FloatArray, neighbours: IntArray) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from apportion._typing import BoolArray, FloatArray, IntArray
-from apportion.graph.base import UNDERFLOW, Affinity, Graph
+from apportion.graph.base import FAR, Affinity, Graph
 from apportion.memory import refuse_if_too_large
 
 _GRID = 2.0 ** np.arange(-4, 7)
@@ -77,7 +77,7 @@ class RBFGraph(Graph):
         exponents -= 2.0 * (new @ fitted.T)
         exponents *= self.gamma_
         nearest = exponents.min(axis=1, keepdims=True)
-        return np.exp(nearest - exponents), nearest[:, 0] > UNDERFLOW
+        return np.exp(nearest - exponents), nearest[:, 0] > FAR
 
     def _fit_one(self, X: Any, squared: FloatArray, gamma: float) -> Self:
         self.gamma_ = gamma
