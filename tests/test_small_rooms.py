@@ -98,9 +98,14 @@ def test_the_demo_prints_given_against_assigned():
     assert right > 95
 
 
-def test_the_readme_example_prints_what_it_says():
-    """The README's Python block is run, and its output must be the block that follows it."""
-    text = (ROOT / "README.md").read_text()
-    code, printed = re.search(r"```python\n(.*?)```\s*```text\n(.*?)```", text, re.DOTALL).groups()
+@pytest.mark.parametrize("page", ["README.md", "docs/recipes.md"])
+def test_pages_print_what_they_say(page):
+    """Python blocks followed by a text block are run in order; the text is what they print."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```\s*```text\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    mark = "#-- next block --#"
+    code = f"print({mark!r})\n".join(code for code, _ in blocks)
     out = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert out.strip() == printed.strip()
+    for printed, (_, wanted) in zip(out.split(mark), blocks, strict=True):
+        assert printed.strip() == wanted.strip()
