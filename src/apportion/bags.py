@@ -99,12 +99,15 @@ class Bags:
 
         This is `argmin_p ‖p - overall‖` over the shares that a bag's bounds allow.
         """
-        return self._nearest_shares(self.open_lower, self.open_upper, self.open_groups.sizes)
-
-    @cached_property
-    def total_shares(self) -> FloatArray:
-        """The shares of all of a bag's rows, given labels among them; see `shares`."""
-        return self._nearest_shares(self.lower, self.upper, self.groups.sizes)
+        K, c = self.open_lower.shape
+        sizes = self.open_groups.sizes
+        size = np.maximum(sizes, 1.0)[:, None]
+        low, high = self.open_lower / size, self.open_upper / size
+        one = np.where(sizes > 0, 1.0, low.sum(axis=1))
+        cells = Groups(np.repeat(np.arange(K), c), K)
+        wanted, weights = np.tile(self.overall, K), np.ones(K * c)
+        nearest, _ = shift_into_box(wanted, weights, low.ravel(), high.ravel(), cells, one, one)
+        return nearest.reshape(K, c)
 
     def prior(self) -> FloatArray:
         """Return the soft labels F⁰ to start from: every row has its bag's shares.
@@ -120,18 +123,6 @@ class Bags:
         F[rows] = 0.0
         F[rows, self.given[rows]] = 1.0
         return F
-
-    def _nearest_shares(
-        self, lower: FloatArray, upper: FloatArray, sizes: FloatArray
-    ) -> FloatArray:
-        K, c = lower.shape
-        size = np.maximum(sizes, 1.0)[:, None]
-        low, high = (lower / size).ravel(), (upper / size).ravel()
-        cells = Groups(np.repeat(np.arange(K), c), K)
-        one = np.where(sizes > 0, 1.0, low.reshape(K, c).sum(axis=1))
-        wanted = np.tile(self.overall, K)
-        nearest, _ = shift_into_box(wanted, np.ones(K * c), low, high, cells, one, one)
-        return nearest.reshape(K, c)
 
     def _open_masses(self) -> tuple[FloatArray, FloatArray]:
         rows = np.flatnonzero((self.given >= 0) & (self.codes >= 0))

@@ -240,7 +240,7 @@ def meet_totals(
     multipliers : ndarray of shape (n_groups, n_classes)
     """
     multipliers = np.zeros(lower.shape) if start is None else start.copy()
-    labels = respond(groups.spread(multipliers)).labels
+    labels = np.empty((len(groups.codes), lower.shape[1]))
     pending = np.arange(groups.n_groups)
     rows = np.arange(len(groups.codes))
     part, inner = respond, groups

@@ -80,7 +80,6 @@ class _SparsePropagator(Propagator):
     def __init__(self, graph: Graph, weights: FloatArray, tau: float, tol: float = 1e-10) -> None:
         self.weights = weights
         self._tau = tau
-        self._tol = tol
         scaled = sparse.diags_array(1.0 / weights) @ sparse.csr_array(graph.affinity_)
         self._neighbours = sparse.csr_array(scaled)
         self._own = (graph.degrees_ / weights)[:, None]
