@@ -71,8 +71,15 @@ def test_public_names_exist_and_are_documented():
 
 WITHOUT_EXTRAS = """
 import sys
-for name in ("pandas", "polars", "pyarrow", "matplotlib"):
-    sys.modules[name] = None
+
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("pandas", "polars", "pyarrow", "matplotlib"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+sys.meta_path.insert(0, Absent())
 import numpy as np
 from apportion import LPLLP
 model = LPLLP().fit(np.eye(4), bags=[0, 0, 1, 1], proportions={0: 1.0, 1: 0.0})
