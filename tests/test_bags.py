@@ -116,7 +116,7 @@ def test_lengths_must_agree():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({}, "neither bags with proportions nor labels"),
+        ({}, "neither `bags` with `proportions` nor labels"),
         ({"bags": ["a"]}, "`bags` without `proportions`"),
         ({"proportions": TABLE}, "`proportions` without `bags`"),
         ({"y": [None]}, "no label at all"),

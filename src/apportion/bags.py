@@ -204,8 +204,7 @@ def match_bags(
     if bags is None and y is None:
         raise SupervisionError(
             "the supervision",
-            "neither bags with proportions nor labels; y is None and requires y to be passed "
-            "where there are no bags",
+            "neither `bags` with `proportions` nor labels `y`",
             "`bags` and `proportions`, or `y`, or all three",
             "say how the classes are shared out, e.g. fit(X, bags=day, proportions=table)",
         )
