@@ -98,6 +98,20 @@ def test_permuting_rows_permutes_the_answer(name):
 
 
 @every_estimator
+def test_permuting_rows_with_many_copies(name):
+    rng = np.random.default_rng(1)
+    X = rng.integers(0, 4, (120, 2)).astype(float)
+    bags = np.arange(120) % 5
+    totals = Totals.from_labels((X.sum(axis=1) + rng.normal(size=120) > 3).astype(int), bags)
+    order = rng.permutation(120)
+    whole = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    shuffled = clone(ESTIMATORS[name]).fit(X[order], bags=bags[order], proportions=totals)
+    np.testing.assert_allclose(
+        shuffled.label_distributions_, whole.label_distributions_[order], atol=1e-3
+    )
+
+
+@every_estimator
 def test_renaming_bags_and_reordering_the_table_changes_nothing(name):
     X, _, bags, totals = blobs(2)
     table = {f"day {k}": dict(enumerate(totals.lower[k])) for k in reversed(range(4))}

@@ -86,6 +86,31 @@ def test_permuting_rows_permutes_the_graph(graph):
     np.testing.assert_allclose(shuffled, W[np.ix_(order, order)], rtol=1e-12)
 
 
+def test_equal_rows_have_equal_neighbours_however_the_input_is_ordered():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (200, 3)).astype(float)
+    order = rng.permutation(200)
+    graph = KNNGraph(10).fit(X)
+    W = dense(graph.affinity_)
+    np.testing.assert_allclose(
+        dense(KNNGraph(10).fit(X[order]).affinity_), W[np.ix_(order, order)], rtol=1e-12
+    )
+    _, point = np.unique(X, axis=0, return_inverse=True)
+    for a in range(point.max() + 1):
+        copies = np.flatnonzero(point == a)
+        with_itself = W[copies] + (len(copies) > 1) * np.eye(200)[copies]
+        np.testing.assert_allclose(with_itself, with_itself[[0]].repeat(len(copies), axis=0))
+    weights, _ = graph.affinities(X[:5])
+    np.testing.assert_allclose(dense(weights)[:, point == point[0]].std(axis=1), 0, atol=1e-12)
+
+
+def test_too_many_copies_are_drawn_by_lot_and_stay_sparse():
+    X = np.zeros((2000, 2))
+    graph = KNNGraph(5).fit(X)
+    assert graph.affinity_.nnz <= 2 * 5 * 2000
+    assert len(graph.crowded_rows()) == 2000
+
+
 def test_gamma_grid_gives_one_graph_each():
     X = np.random.default_rng(0).normal(size=(30, 2))
     gammas = [graph.gamma_ for graph in RBFGraph([0.1, 1.0, 3.0]).candidates(X)]

@@ -167,8 +167,8 @@ def warn_of_graph(graph: Graph) -> None:
     if crowded.size:
         warnings.warn(
             f"{crowded.size} of {graph.n_rows_} rows equal all of their nearest neighbours (rows "
-            f"{name_some(crowded)}): distances say nothing about them, and neighbours among equal "
-            "rows are drawn by lot. Add features that tell them apart, or use more neighbours.",
+            f"{name_some(crowded)}): distances say little about them. Add features that tell them "
+            "apart, or use more neighbours.",
             DuplicateRowsWarning,
             stacklevel=3,
         )
