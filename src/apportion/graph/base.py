@@ -16,6 +16,8 @@ from apportion._typing import BoolArray, FloatArray, IntArray
 FAR = 50.0
 """A new row is far from a fitted one when their similarity is below exp(-50)."""
 
+_NEGLIGIBLE = 1e-8
+
 Affinity = Any
 """A similarity matrix: a dense array or a SciPy sparse array."""
 
@@ -50,6 +52,7 @@ class Graph(BaseEstimator, ABC):
 
     def _set_affinity(self, W: Affinity) -> Self:
         self.affinity_ = W
+        self._components: tuple[int, IntArray] | None = None
         self.degrees_ = np.asarray(W.sum(axis=1)).ravel()
         return self
 
@@ -76,19 +79,25 @@ class Graph(BaseEstimator, ABC):
         """Return the rows that equal so many others that distances say nothing about them."""
         return np.empty(0, dtype=np.intp)
 
-    def components(self, negligible: float = 1e-8) -> tuple[int, IntArray]:
-        """Return the number of connected components and each row's component.
+    def components(self) -> tuple[int, IntArray]:
+        """Return the number of connected components and each row's component; found once.
 
-        A tie weaker than `negligible` times the smaller degree of its two rows does not connect.
+        A tie weaker than 1e-8 times the smaller degree of its two rows does not connect.
         """
-        if not sparse.issparse(self.affinity_):
-            return _dense_components(self.affinity_, negligible * self.degrees_)
-        W = self.affinity_.tocoo()
-        floor = negligible * np.minimum(self.degrees_[W.row], self.degrees_[W.col])
-        strong = floor < W.data
-        ties = sparse.csr_array((W.data[strong], (W.row[strong], W.col[strong])), shape=W.shape)
-        number, labels = connected_components(ties, directed=False)
-        return int(number), labels.astype(np.intp)
+        if self._components is None:
+            self._components = _components(self.affinity_, _NEGLIGIBLE * self.degrees_)
+        return self._components
+
+
+def _components(W: Affinity, floors: FloatArray) -> tuple[int, IntArray]:
+    """Return the components of the ties above the lower floor of their two rows."""
+    if not sparse.issparse(W):
+        return _dense_components(W, floors)
+    W = W.tocoo()
+    strong = np.minimum(floors[W.row], floors[W.col]) < W.data
+    ties = sparse.csr_array((W.data[strong], (W.row[strong], W.col[strong])), shape=W.shape)
+    number, labels = connected_components(ties, directed=False)
+    return int(number), labels.astype(np.intp)
 
 
 def _dense_components(W: FloatArray, floors: FloatArray) -> tuple[int, IntArray]:
