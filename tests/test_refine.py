@@ -23,7 +23,7 @@ def test_smoothness_never_falls_and_counts_stay(seed, c):
     y = [int(label) if rng.random() < 0.1 else None for label in labels]
     totals = Totals.from_labels(labels, codes, classes=list(range(c)))
     bags = match_bags(n, y=y, bags=codes, proportions=totals)
-    graph, ranks = KNNGraph(4).fit(X), hash_ranks(X, n)
+    graph, ranks = KNNGraph(int(rng.integers(1, 4))).fit(X), hash_ranks(X, n)
     F = bags.with_given(rng.dirichlet(np.ones(c), n))
     start = quota(F, bags, ranks)
     end = refine(graph, bags, F, start, ranks)
