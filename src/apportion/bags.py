@@ -13,7 +13,7 @@ import numpy as np
 
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import SupervisionError, name_some
-from apportion.multipliers import Groups, shift_into_box
+from apportion.multipliers import Groups, nearest_totals
 from apportion.tables import factorize
 from apportion.totals import Totals, masses_for, sorted_classes, tighten
 
@@ -99,15 +99,11 @@ class Bags:
 
         This is `argmin_p ‖p - overall‖` over the shares that a bag's bounds allow.
         """
-        K, c = self.open_lower.shape
         sizes = self.open_groups.sizes
         size = np.maximum(sizes, 1.0)[:, None]
         low, high = self.open_lower / size, self.open_upper / size
         one = np.where(sizes > 0, 1.0, low.sum(axis=1))
-        cells = Groups(np.repeat(np.arange(K), c), K)
-        wanted, weights = np.tile(self.overall, K), np.ones(K * c)
-        nearest, _ = shift_into_box(wanted, weights, low.ravel(), high.ravel(), cells, one, one)
-        return nearest.reshape(K, c)
+        return nearest_totals(np.tile(self.overall, (len(sizes), 1)), low, high, one)
 
     def prior(self) -> FloatArray:
         """Return the soft labels F⁰ to start from: every row has its bag's shares.

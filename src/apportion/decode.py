@@ -8,7 +8,7 @@ import numpy as np
 
 from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.bags import Bags
-from apportion.multipliers import Groups, shift_into_box
+from apportion.multipliers import Groups, nearest_totals
 from apportion.transport import transport
 
 _GRAIN = 1e-9
@@ -115,18 +115,8 @@ def bag_counts(F: FloatArray, bags: Bags) -> IntArray:
     of the soft labels, rounded.
     """
     lower, upper, sizes = bags.open_lower, bags.open_upper, bags.open_groups.sizes
-    K, c = lower.shape
-    cells = Groups(np.repeat(np.arange(K), c), K)
-    masses, _ = shift_into_box(
-        bags.open_groups.sum(F).ravel(),
-        np.ones(K * c),
-        lower.ravel(),
-        upper.ravel(),
-        cells,
-        sizes,
-        sizes,
-    )
-    return round_to_counts(masses.reshape(K, c), sizes, lower, upper)
+    masses = nearest_totals(bags.open_groups.sum(F), lower, upper, sizes)
+    return round_to_counts(masses, sizes, lower, upper)
 
 
 def _grains(F: FloatArray) -> IntArray:

@@ -95,6 +95,16 @@ def shift_into_box(
     return g, multipliers
 
 
+def nearest_totals(
+    wanted: FloatArray, lower: FloatArray, upper: FloatArray, sizes: FloatArray
+) -> FloatArray:
+    """Return argmin_t ‖t - wanted‖ for every row t, within its bounds and with its sum."""
+    K, c = lower.shape
+    cells = Groups(np.repeat(np.arange(K), c), K)
+    flat = wanted.ravel(), np.ones(K * c), lower.ravel(), upper.ravel()
+    return shift_into_box(*flat, cells, sizes, sizes)[0].reshape(K, c)
+
+
 def _bracketed_newton(
     f: FloatArray,
     weights: FloatArray,

@@ -23,18 +23,14 @@ def refine(graph: Graph, bags: Bags, F: FloatArray, labels: Decoding, ranks: Int
     they got began with a tie-break.
     """
     counts = bag_counts(F, bags)
-    best, smoothness = labels, _smoothness(graph, labels, bags.n_classes)
+    best, smoothness = labels, graph.label_smoothness(labels.labels, bags.n_classes)
     degrees = np.where(graph.degrees_ > 0, graph.degrees_, 1.0)[:, None]
     for _ in range(_MOST_ROUNDS):
         heard = (graph.affinity_ @ np.eye(bags.n_classes)[best.labels]) / degrees
         heard += _WEIGHT_OF_SOFT_LABELS * F
         changed = quota(heard, bags, ranks, counts)
-        risen = _smoothness(graph, changed, bags.n_classes)
+        risen = graph.label_smoothness(changed.labels, bags.n_classes)
         if risen <= smoothness + 1e-12:
             break
         best, smoothness = changed, risen
     return Decoding(best.labels, best.tied | labels.tied)
-
-
-def _smoothness(graph: Graph, decoding: Decoding, n_classes: int) -> float:
-    return graph.smoothness(np.eye(n_classes)[decoding.labels])

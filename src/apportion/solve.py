@@ -316,7 +316,7 @@ def may_be_ambiguous(graph: Graph, bags: Bags) -> bool:
     free = ~pinned & ~unsupervised_rows(graph, bags)
     columns, column = np.unique(component[free], return_inverse=True)
     exact = np.flatnonzero(bags.exact)
-    if len(columns) > len(exact):
+    if len(columns) > min(len(exact), _MOST_COMPONENTS):
         return True
     line = np.full(len(bags.ids) + 1, -1)
     line[exact] = np.arange(len(exact))
@@ -326,8 +326,6 @@ def may_be_ambiguous(graph: Graph, bags: Bags) -> bool:
         (np.ones(int(inside.sum())), (lines[inside], column[inside])),
         shape=(len(exact), len(columns)),
     )
-    if len(columns) > _MOST_COMPONENTS:
-        return True
     gram = (counts.T @ counts).toarray()
     scale = np.sqrt(np.maximum(np.diag(gram), 1.0))
     return bool(np.linalg.matrix_rank(gram / np.outer(scale, scale), tol=1e-9) < len(columns))
@@ -365,13 +363,10 @@ def _probe(
             return replace(first, unique=True, n_starts=2)
     if len(ends) == 1:
         return first
-    best = max(ends, key=lambda end: _smoothness(end, graph, bags, ranks))
+    labels = [quota(end.F, bags, ranks).labels for end in ends]
+    smoothness = [graph.label_smoothness(codes, bags.n_classes) for codes in labels]
+    best = ends[int(np.argmax(smoothness))]
     return replace(best, unique=False, n_starts=len(ends))
-
-
-def _smoothness(end: Solution, graph: Graph, bags: Bags, ranks: IntArray) -> float:
-    labels = quota(end.F, bags, ranks).labels
-    return graph.smoothness(np.eye(bags.n_classes)[labels])
 
 
 def _same(a: Solution, b: Solution, problem: Problem, tol: float) -> bool:

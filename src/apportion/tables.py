@@ -236,14 +236,22 @@ def _with_absent_classes(cells: Cells, classes: Sequence[Hashable] | None) -> Ce
     return Cells(cells.ids, cells.classes + absent, np.hstack([cells.values, zeros]))
 
 
+def columns_for(wanted: list[Any], classes: list[Any], values: FloatArray) -> FloatArray:
+    """Return the columns of the wanted classes, in their order; 0 for a class without a column."""
+    place = {label: h for h, label in enumerate(classes)}
+    with_nothing = np.hstack([values, np.zeros((len(values), 1))])
+    return with_nothing[:, [place.get(label, -1) for label in wanted]]
+
+
 def aligned(table: Cells, like: Cells) -> Cells:
     """Return the table's lines and columns in the order of another."""
     for what, ours, theirs in (
         ("bag", table.ids, like.ids),
         ("class", table.classes, like.classes),
     ):
-        for item in dict.fromkeys([*theirs, *ours]).keys() - (set(ours) & set(theirs)):
-            missing = "lower" if item in set(ours) else "upper"
+        in_both = set(ours) & set(theirs)
+        for item in (item for item in [*theirs, *ours] if item not in in_both):
+            missing = "lower" if item in ours else "upper"
             raise SupervisionError(
                 f"{what} {item!r}",
                 f"nothing about it in the {missing} bounds",
@@ -291,6 +299,10 @@ def as_vector(items: Sequence[Any]) -> AnyArray:
     kinds = {type(item) for item in items}
     if len(kinds) == 1 and kinds <= {bool, int, float, str}:
         return np.array(items)
+    return _object_vector(items)
+
+
+def _object_vector(items: Sequence[Any]) -> AnyArray:
     vector = np.empty(len(items), dtype=object)
     vector[:] = items
     return vector
@@ -325,10 +337,7 @@ def _vector(values: Any, what: str) -> AnyArray:
         return values
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ValueError(f"One {what} a row is expected, in one dimension. Got {values!r}.")
-    items = list(values)
-    array = np.empty(len(items), dtype=object)
-    array[:] = items
-    return array
+    return _object_vector(list(values))
 
 
 def _is_hashable(value: Any) -> bool:

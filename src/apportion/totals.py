@@ -19,6 +19,7 @@ from apportion.tables import (
     Cells,
     aligned,
     as_vector,
+    columns_for,
     factorize,
     is_duration,
     read_table,
@@ -107,6 +108,12 @@ class Totals:
         return cls._make(ids, classes, lower[:, order], upper[:, order], unit, normalize)
 
     @classmethod
+    def _from_masses(cls, cells: Cells, values: FloatArray, normalize: bool) -> Totals:
+        unknown = np.isnan(values)
+        lower, upper = np.where(unknown, 0.0, values), np.where(unknown, np.inf, values)
+        return cls._sorted(cells.ids, cells.classes, lower, upper, "mass", normalize)
+
+    @classmethod
     def from_proportions(
         cls,
         table: Any,
@@ -183,10 +190,7 @@ class Totals:
         Totals(1 bag, 2 classes: 'sit', 'walk'; masses)
         """
         cells = read_table(table, classes, id_column)
-        values = _nonnegative(cells, "count")
-        unknown = np.isnan(values)
-        lower, upper = np.where(unknown, 0.0, values), np.where(unknown, np.inf, values)
-        return cls._sorted(cells.ids, cells.classes, lower, upper, "mass", normalize)
+        return cls._from_masses(cells, _nonnegative(cells, "count"), normalize)
 
     @classmethod
     def from_durations(
@@ -224,10 +228,7 @@ class Totals:
                 f"The 'window' parameter must be a positive number or timedelta. Got {window!r}."
             )
         cells = read_table(table, classes, id_column, durations=is_duration(window))
-        values = _nonnegative(cells, "duration") / length
-        unknown = np.isnan(values)
-        lower, upper = np.where(unknown, 0.0, values), np.where(unknown, np.inf, values)
-        return cls._sorted(cells.ids, cells.classes, lower, upper, "mass", normalize)
+        return cls._from_masses(cells, _nonnegative(cells, "duration") / length, normalize)
 
     @classmethod
     def from_intervals(
@@ -330,15 +331,11 @@ class Totals:
 
     def with_classes(self, classes: AnyArray) -> Totals:
         """Return the same totals over other classes, in their order; absent ones have mass 0."""
-        known = classes.tolist()
-        place = {label: h for h, label in enumerate(self.classes.tolist())}
-        for label in place:
+        known, mine = classes.tolist(), self.classes.tolist()
+        for label in mine:
             if label not in known:
                 raise unknown_class(f"class {label!r} of the totals", known)
-        nothing = np.zeros((len(self.ids), 1))
-        columns = [place.get(label, -1) for label in known]
-        lower = np.hstack([self.lower, nothing])[:, columns]
-        upper = np.hstack([self.upper, nothing])[:, columns]
+        lower, upper = (columns_for(known, mine, bound) for bound in (self.lower, self.upper))
         return self._make(self.ids, classes, lower, upper, self.unit, self.normalize)
 
     def __repr__(self) -> str:

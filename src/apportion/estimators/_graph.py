@@ -27,7 +27,6 @@ from apportion.exceptions import (
 from apportion.graph import Graph, KNNGraph, PrecomputedGraph, RBFGraph, weighted_neighbours
 from apportion.hashing import hash_ranks
 from apportion.project import MassProjection
-from apportion.refine import refine
 from apportion.solve import Solution, unsupervised_rows
 
 _NAMED_GRAPHS: dict[str, type[Graph]] = {
@@ -124,16 +123,9 @@ class GraphClassifier(BagClassifier):
             f"Got {self.graph!r} instead."
         )
 
-    def _store(
-        self, matched: Bags, graph: Graph, F: FloatArray, X: Any, *, refined: bool = False
-    ) -> None:
+    def _store(self, matched: Bags, graph: Graph, F: FloatArray, by_quota: Decoding) -> None:
         """Keep soft labels, labels by both decodings, and the report."""
-        ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
-        by_quota = quota(F, matched, ranks)
-        decodings: dict[str, Decoding] = {
-            "quota": refine(graph, matched, F, by_quota, ranks) if refined else by_quota,
-            "threshold": threshold(F, matched),
-        }
+        decodings = {"quota": by_quota, "threshold": threshold(F, matched)}
         labels, tied = decodings[self.decode]
         self.classes_ = matched.classes
         self.graph_ = graph

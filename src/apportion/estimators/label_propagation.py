@@ -7,9 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from apportion.decode import quota
 from apportion.estimators._graph import GraphClassifier, warn_of_graph
 from apportion.exceptions import IsolatedRowsWarning, name_some
 from apportion.graph import Graph, propagator
+from apportion.hashing import hash_ranks
 
 
 class LabelPropagation(GraphClassifier):
@@ -109,5 +111,7 @@ class LabelPropagation(GraphClassifier):
             )
             F[unreached], mass[unreached] = matched.overall, 1.0
         self._warn_of_design(matched)
-        self._store(matched, graph, F / mass, X)
+        F /= mass
+        ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
+        self._store(matched, graph, F, quota(F, matched, ranks))
         return self

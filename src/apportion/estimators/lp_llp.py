@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from apportion._typing import FloatArray, IntArray
 from apportion.bags import Bags
-from apportion.decode import quota
+from apportion.decode import Decoding, quota
 from apportion.estimators._graph import (
     GraphClassifier,
     warn_of_graph,
@@ -20,7 +20,9 @@ from apportion.estimators._graph import (
 from apportion.graph import Graph
 from apportion.hashing import hash_ranks
 from apportion.project import reconcile
+from apportion.refine import refine
 from apportion.solve import Settings, Solution, solve
+from apportion.tables import columns_for
 
 
 class LPLLP(GraphClassifier):
@@ -172,13 +174,15 @@ class LPLLP(GraphClassifier):
         seed = check_random_state(self.random_state).randint(2**31)
 
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
-        graph, solution = _smoothest(graph, X, matched, settings, prior, ranks, seed)
+        graph, solution, labels = _smoothest(graph, X, matched, settings, prior, ranks, seed)
         warn_of_graph(graph)
         warn_of_unsupervised_rows(graph, matched)
         warn_of_solution(solution, settings.tol)
         self.solution_ = solution
         self.n_iter_ = solution.n_iter
-        self._store(matched, graph, solution.F, X, refined=self.refine and self.solver != "literal")
+        if self.refine and self.solver != "literal":
+            labels = refine(graph, matched, solution.F, labels, ranks)
+        self._store(matched, graph, solution.F, labels)
         return self
 
     def _settings(self) -> Settings:
@@ -223,9 +227,7 @@ class LPLLP(GraphClassifier):
         if hasattr(self.prior, "fit"):
             other = clone(self.prior).fit(X, y, bags=bags, proportions=proportions)
             found = other.predict_proba(X)
-            columns = {label: h for h, label in enumerate(other.classes_.tolist())}
-            places = [columns.get(label, -1) for label in matched.classes.tolist()]
-            soft = np.hstack([found, np.zeros((len(found), 1))])[:, places]
+            soft = columns_for(matched.classes.tolist(), other.classes_.tolist(), found)
         else:
             soft = np.asarray(self.prior, dtype=np.float64)
         expected = (matched.n_rows, matched.n_classes)
@@ -246,21 +248,23 @@ def _smoothest(
     prior: FloatArray,
     ranks: IntArray,
     seed: int,
-) -> tuple[Graph, Solution]:
+) -> tuple[Graph, Solution, Decoding]:
     """Return the graph, among the candidates of a grid, whose quota labels are smoothest on it.
+
+    With it come its solution and these labels.
 
     This is the paper's choice of γ by the highest f̄ᵀSf̄. It looks at no label. Among equally
     smooth ones the first is taken, and nothing is smoother than 1.
     """
-    best: tuple[float, Graph, Solution] | None = None
+    best: tuple[float, Graph, Solution, Decoding] | None = None
     for candidate in graph.candidates(X):
         rng = np.random.default_rng(seed)
         solution = solve(candidate, bags, settings, prior=prior, ranks=ranks, rng=rng)
-        labels = quota(solution.F, bags, ranks).labels
-        smoothness = candidate.smoothness(np.eye(bags.n_classes)[labels])
+        labels = quota(solution.F, bags, ranks)
+        smoothness = candidate.label_smoothness(labels.labels, bags.n_classes)
         if best is None or smoothness > best[0] + 1e-9:
-            best = (smoothness, candidate, solution)
+            best = (smoothness, candidate, solution, labels)
         if smoothness > 1.0 - 1e-9:
             break
     assert best is not None, "a graph has at least one candidate"
-    return best[1], best[2]
+    return best[1:]

@@ -71,6 +71,10 @@ class Graph(BaseEstimator, ABC):
         alike = (labels * (self.affinity_ @ labels)).sum(axis=1)
         return float((alike / degrees).sum() / max(len(labels), 1))
 
+    def label_smoothness(self, labels: IntArray, n_classes: int) -> float:
+        """Return the smoothness of one label a row, given as positions in the classes."""
+        return self.smoothness(np.eye(n_classes)[labels])
+
     def weak_rows(self, floor: float = 1e-2) -> IntArray:
         """Return the rows whose degree is below `floor` times the mean degree."""
         return np.flatnonzero(self.degrees_ <= floor * self.degrees_.mean())
