@@ -16,16 +16,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 
 from apportion import (
+    EMLLP,
     LPLLP,
     BagDesignWarning,
+    InvCal,
     KNNGraph,
     LabelPropagation,
+    MeanMap,
+    PropSVM,
     RBFGraph,
     SupervisionError,
     Totals,
+    WeightedKNN,
 )
 from apportion.datasets import make_bags
 
@@ -37,8 +43,19 @@ ESTIMATORS = {
     "LPLLP walk": LPLLP(order=2, random_state=0),
     "LPLLP prior": LPLLP(prior=LabelPropagation(), random_state=0),
     "LabelPropagation": LabelPropagation(),
+    "WeightedKNN": WeightedKNN(),
+    "InvCal": InvCal(),
+    "InvCal rbf": InvCal("rbf", decode="threshold"),
+    "PropSVM": PropSVM(n_starts=3, random_state=0),
+    "PropSVM linear": PropSVM("linear", C=1.0, n_starts=3, random_state=0),
+    "MeanMap": MeanMap(),
+    "MeanMap poly": MeanMap("poly", coef0=1.0),
+    "EMLLP": EMLLP(random_state=0),
+    "EMLLP forest": EMLLP(RandomForestClassifier(5), max_iter=3, random_state=0),
 }
-KEEPS_COUNTS = [name for name in ESTIMATORS if name not in ("LPLLP threshold", "LabelPropagation")]
+KEEPS_COUNTS = [name for name in ESTIMATORS if ESTIMATORS[name].decode == "quota"]
+KEEPS_TOTALS = [name for name in ESTIMATORS if name not in ("LabelPropagation", "WeightedKNN")]
+INVENTS_CLUSTERS = ["PropSVM", "PropSVM linear", "EMLLP forest"]
 
 every_estimator = pytest.mark.parametrize("name", ESTIMATORS)
 
@@ -125,6 +142,8 @@ def test_renaming_bags_and_reordering_the_table_changes_nothing(name):
 @every_estimator
 @pytest.mark.parametrize("c", [2, 3])
 def test_permuting_classes_permutes_the_answer(name, c):
+    if name == "EMLLP forest":
+        pytest.skip("a forest's random draws depend on the order of the classes")
     X, y, bags, totals = blobs(3, c=c)
     new = np.array([2, 0, 1])[:c] if c == 3 else np.array([1, 0])
     whole = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
@@ -155,7 +174,7 @@ def test_same_seed_same_answer_and_nothing_is_changed(name):
 def test_pure_bags_are_exact(name):
     X, y, _, _ = blobs(5)
     model = clone(ESTIMATORS[name]).fit(X, bags=y, proportions=np.eye(3))
-    if name != "LabelPropagation":
+    if name in KEEPS_TOTALS:
         np.testing.assert_array_equal(model.transduction_, y)
 
 
@@ -164,7 +183,7 @@ def test_one_bag_per_row_returns_the_labels(name):
     X, y, _, _ = blobs(6)
     rows = np.arange(len(X))
     model = clone(ESTIMATORS[name]).fit(X, bags=rows, proportions=Totals.from_labels(y, rows))
-    if name != "LabelPropagation":
+    if name in KEEPS_TOTALS:
         np.testing.assert_array_equal(model.transduction_, y)
         np.testing.assert_allclose(model.label_distributions_, np.eye(3)[y], atol=1e-9)
 
@@ -172,6 +191,8 @@ def test_one_bag_per_row_returns_the_labels(name):
 @every_estimator
 def test_one_bag_of_all_rows_is_the_class_priors(name):
     """The paper's other extreme: on a connected graph, every row has the class shares."""
+    if name in INVENTS_CLUSTERS:
+        pytest.skip("a method that divides rows even where the totals say nothing")
     X = np.random.default_rng(0).normal(size=(50, 2))
     model = clone(ESTIMATORS[name])
     with warnings.catch_warnings(record=True) as caught:
@@ -304,7 +325,7 @@ def test_a_text_column_is_named(name):
 
 def test_score_says_what_it_needs():
     X, y, _, _ = blobs(16)
-    with pytest.raises(SupervisionError, match="set_score_request"):
+    with pytest.raises(SupervisionError, match="enable_metadata_routing"):
         LPLLP().fit(X, y).score(X)
 
 

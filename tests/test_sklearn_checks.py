@@ -6,13 +6,27 @@ estimators do not claim to support.
 
 from __future__ import annotations
 
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from apportion import LPLLP, LabelPropagation
+from apportion import EMLLP, LPLLP, InvCal, LabelPropagation, MeanMap, PropSVM, WeightedKNN
 
 
 @parametrize_with_checks(
-    [LPLLP(), LPLLP(graph="rbf", decode="threshold"), LabelPropagation()],
+    [
+        LPLLP(),
+        LPLLP(graph="rbf", decode="threshold"),
+        LabelPropagation(),
+        WeightedKNN(),
+        InvCal(),
+        InvCal("rbf"),
+        PropSVM(n_starts=2),
+        PropSVM("linear", n_starts=2),
+        MeanMap(),
+        MeanMap("rbf"),
+        EMLLP(),
+        EMLLP(DecisionTreeClassifier(max_depth=5)),
+    ],
 )
 def test_sklearn_checks(estimator, check):
     check(estimator)

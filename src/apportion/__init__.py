@@ -4,7 +4,15 @@ from importlib.metadata import version
 
 from apportion.bag_report import BagReport
 from apportion.diagnose import Diagnosis, diagnose
-from apportion.estimators import LPLLP, LabelPropagation
+from apportion.estimators import (
+    EMLLP,
+    LPLLP,
+    InvCal,
+    LabelPropagation,
+    MeanMap,
+    PropSVM,
+    WeightedKNN,
+)
 from apportion.exceptions import (
     AmbiguousTotalsWarning,
     BagDesignWarning,
@@ -18,19 +26,24 @@ from apportion.totals import Totals
 __version__ = version("apportion")
 
 __all__ = [
+    "EMLLP",
     "LPLLP",
     "AmbiguousTotalsWarning",
     "BagDesignWarning",
     "BagReport",
     "Diagnosis",
     "DuplicateRowsWarning",
+    "InvCal",
     "IsolatedRowsWarning",
     "KNNGraph",
     "LabelPropagation",
+    "MeanMap",
     "PrecomputedGraph",
+    "PropSVM",
     "RBFGraph",
     "SupervisionError",
     "Totals",
+    "WeightedKNN",
     "__version__",
     "diagnose",
 ]

@@ -113,6 +113,19 @@ class Bags:
         F = np.concatenate([self.shares, self.overall[None]])[self.open_groups.codes]
         return self.with_given(F)
 
+    def take(self, rows: IntArray, bags: IntArray) -> Bags:
+        """Return the same supervision with rows, and bags, in another order."""
+        place = np.empty(len(bags) + 1, dtype=np.intp)
+        place[bags], place[-1] = np.arange(len(bags)), -1
+        return Bags(
+            tuple(self.ids[k] for k in bags),
+            self.classes,
+            place[self.codes[rows]],
+            self.lower[bags],
+            self.upper[bags],
+            self.given[rows],
+        )
+
     def with_given(self, F: FloatArray) -> FloatArray:
         """Return the soft labels with the given rows at their labels; changes F."""
         rows = np.flatnonzero(self.given >= 0)

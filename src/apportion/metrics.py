@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import rel_entr
 
 from apportion._typing import AnyArray, FloatArray
 from apportion.bags import Bags, match_bags
 from apportion.graph import Graph
+from apportion.multipliers import nearest_totals
 from apportion.tables import factorize, unknown_class
 
 
@@ -35,6 +37,32 @@ def bag_proportion_error(labels: Any, bags: Any, proportions: Any) -> float:
     """
     matched = match_bags(len(labels), bags=bags, proportions=proportions)
     return float(bag_errors(soft(labels, matched.classes), matched).mean())
+
+
+def proportion_deviance(soft_labels: Any, bags: Any, proportions: Any) -> float:
+    """Return the deviance of the soft labels' shares from the given ones, per row.
+
+    `2 Σ_k n_k Σ_h π_kh log(π_kh / q_kh) / Σ_k n_k`, with given shares π and soft labels' shares q:
+    the multinomial deviance of the bags' counts, and their Poisson deviance too, as both tables
+    have the same sums. Where totals are intervals, π is the allowed point nearest to q. Shares q
+    below half a row count as half a row.
+
+    Parameters
+    ----------
+    soft_labels : array-like of shape (n_rows, n_classes) or (n_rows,)
+        Soft labels in the sorted order of the totals' classes, or labels.
+    bags, proportions
+        As in `bag_proportion_error`.
+
+    Examples
+    --------
+    >>> totals = {"mon": {"sit": 0.5, "walk": 0.5}}
+    >>> round(proportion_deviance(["sit", "sit", "sit", "walk"], ["mon"] * 4, totals), 3)
+    0.288
+    """
+    matched = match_bags(len(soft_labels), bags=bags, proportions=proportions)
+    deviances = bag_deviances(soft(soft_labels, matched.classes), matched)
+    return float(deviances.sum() / max(matched.groups.sizes.sum(), 1.0))
 
 
 def constraint_residual(soft_labels: FloatArray, bags: Any, proportions: Any) -> float:
@@ -120,6 +148,16 @@ def mass_difference(F: FloatArray, bags: Bags) -> FloatArray:
 def bag_errors(F: FloatArray, bags: Bags) -> FloatArray:
     """Return the smallest share of each bag's rows that would have to change class."""
     return rows_to_change(mass_difference(F, bags)) / np.maximum(bags.groups.sizes, 1.0)
+
+
+def bag_deviances(F: FloatArray, bags: Bags) -> FloatArray:
+    """Return each bag's deviance, `2 n_k KL(π_k ‖ q_k)`."""
+    sizes = np.maximum(bags.groups.sizes, 1.0)[:, None]
+    found = bags.groups.sum(F)
+    given = nearest_totals(found, bags.lower, bags.upper, found.sum(axis=1)) / sizes
+    shares = np.maximum(found / sizes, 0.5 / sizes)
+    shares /= shares.sum(axis=1, keepdims=True)
+    return np.asarray(2.0 * sizes[:, 0] * rel_entr(given, shares).sum(axis=1))
 
 
 def rows_to_change(difference: FloatArray) -> FloatArray:

@@ -1,6 +1,19 @@
 """scikit-learn estimators."""
 
+from apportion.estimators.em_llp import EMLLP
+from apportion.estimators.inv_cal import InvCal
 from apportion.estimators.label_propagation import LabelPropagation
 from apportion.estimators.lp_llp import LPLLP
+from apportion.estimators.mean_map import MeanMap
+from apportion.estimators.prop_svm import PropSVM
+from apportion.estimators.weighted_knn import WeightedKNN
 
-__all__ = ["LPLLP", "LabelPropagation"]
+__all__ = [
+    "EMLLP",
+    "LPLLP",
+    "InvCal",
+    "LabelPropagation",
+    "MeanMap",
+    "PropSVM",
+    "WeightedKNN",
+]

@@ -3,31 +3,102 @@
 from __future__ import annotations
 
 import math
+import warnings
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _num_samples,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from apportion._typing import AnyArray
+from apportion._typing import AnyArray, FloatArray, IntArray
+from apportion.bag_report import BagReport, report_bags
 from apportion.bags import Bags, match_bags
-from apportion.exceptions import SupervisionError
+from apportion.decode import Decoding, quota, threshold
+from apportion.diagnose import Diagnosis, diagnose_bags
+from apportion.exceptions import BagDesignWarning, SupervisionError
+from apportion.hashing import hash_ranks
 from apportion.metrics import bag_errors, soft
-from apportion.tables import factorize
+from apportion.project import reconcile
+from apportion.tables import columns_for, factorize
 
 
 class BagClassifier(ClassifierMixin, BaseEstimator):
     """A classifier fitted by `fit(X, y=None, *, bags=None, proportions=None)`.
 
-    Subclasses define `fit` and `predict`.
+    Subclasses define `fit`, which ends in `_store`, and `_soft_labels` of new rows. With metadata
+    routing, bags and totals go to every method that takes them; no request has to be set.
     """
 
+    __metadata_request__fit = {"bags": True, "proportions": True}  # noqa: RUF012
+    __metadata_request__predict = {"bags": True, "proportions": True}  # noqa: RUF012
+    __metadata_request__predict_proba = {"bags": True, "proportions": True}  # noqa: RUF012
+    __metadata_request__score = {"bags": True, "proportions": True}  # noqa: RUF012
+
+    decode: str
+
     classes_: AnyArray
+    label_distributions_: FloatArray
+    transduction_: AnyArray
+    tied_: AnyArray
+    bag_report_: BagReport
+    diagnosis_: Diagnosis
+
+    def predict(self, X: Any, *, bags: Any = None, proportions: Any = None) -> AnyArray:
+        """Return a label for every new row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            New rows; where similarities are precomputed, those to the fitted rows.
+        bags, proportions : optional
+            Bag ids and totals of the new rows, where these are known: labels then follow `decode`
+            under these totals. Without totals, every row takes its most likely class.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        X = self._checked_new_rows(X)
+        F = self._soft_labels(X)
+        if bags is None and proportions is None:
+            return np.asarray(self.classes_[self._most_likely(X, F)])
+        matched = match_bags(len(F), None, bags, proportions, classes=self.classes_)
+        F = self._under_totals(F, matched)
+        decoded = (
+            threshold(F, matched) if self.decode == "threshold" else self._quota(X, F, matched)
+        )
+        return np.asarray(self.classes_[decoded.labels])
+
+    def predict_proba(self, X: Any, *, bags: Any = None, proportions: Any = None) -> FloatArray:
+        """Return soft labels of new rows.
+
+        With totals of the new rows' bags, the nearest soft labels that keep these totals.
+
+        Parameters
+        ----------
+        X, bags, proportions
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+            Columns in the order of `classes_`.
+        """
+        F = self._soft_labels(self._checked_new_rows(X))
+        if bags is None and proportions is None:
+            return F
+        matched = match_bags(len(F), None, bags, proportions, classes=self.classes_)
+        return self._under_totals(F, matched)
 
     def score(
         self,
@@ -56,7 +127,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
                 "score",
                 "neither labels `y` nor `bags` with `proportions`",
                 "one of the two",
-                "pass them; in a grid search, set_score_request(bags=True, proportions=True)",
+                "pass them; in a grid search, sklearn.set_config(enable_metadata_routing=True)",
             )
         labels = self.predict(X)
         if y is not None:
@@ -64,9 +135,71 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         matched = match_bags(len(labels), None, bags, proportions, classes=self.classes_)
         return -float(bag_errors(soft(labels, matched.classes), matched).mean())
 
-    def predict(self, X: Any) -> AnyArray:
-        """Return a label for every row."""
+    @property
+    def _sees_features(self) -> bool:
+        """Whether X holds features, not similarities."""
+        return True
+
+    def _soft_labels(self, X: Any) -> FloatArray:
+        """Return soft labels of new rows, which have been checked."""
         raise NotImplementedError
+
+    def _most_likely(self, X: Any, F: FloatArray) -> IntArray:
+        """Return the rows' most likely classes, as positions in `classes_`."""
+        return threshold(F).labels
+
+    def _under_totals(self, F: FloatArray, matched: Bags) -> FloatArray:
+        """Return the soft labels nearest to F that keep the totals."""
+        return reconcile(F, matched)
+
+    def _quota(self, X: Any, F: FloatArray, matched: Bags) -> Decoding:
+        ranks = hash_ranks(X if self._sees_features else None, len(F))
+        return quota(F, matched, ranks)
+
+    def _store(self, matched: Bags, F: FloatArray, by_quota: Decoding) -> None:
+        """Keep soft labels, labels by both decodings, and the report."""
+        decodings = {"quota": by_quota, "threshold": threshold(F, matched)}
+        labels, tied = decodings[self.decode]
+        self.classes_ = matched.classes
+        self.label_distributions_ = F
+        self.transduction_ = matched.classes[labels]
+        self.tied_ = tied
+        self.bag_report_ = report_bags(matched, decodings, self.decode)
+
+    def _warn_of_design(self, matched: Bags) -> None:
+        self.diagnosis_ = diagnose_bags(matched)
+        if self.diagnosis_.findings:
+            warnings.warn(
+                f"{' '.join(self.diagnosis_.findings)} Bags with different proportions, or some "
+                "labels in `y`, would tell them apart.",
+                BagDesignWarning,
+                stacklevel=3,
+            )
+
+    def _reconciled_prior(
+        self, name: str, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags
+    ) -> FloatArray:
+        """Return soft labels, or those of an estimator fitted first, reconciled with the bags."""
+        prior = getattr(self, name)
+        if hasattr(prior, "fit"):
+            other = clone(prior).fit(X, y, bags=bags, proportions=proportions)
+            found = other.predict_proba(X)
+            F = columns_for(matched.classes.tolist(), other.classes_.tolist(), found)
+        else:
+            F = np.asarray(prior, dtype=np.float64)
+        expected = (matched.n_rows, matched.n_classes)
+        if F.shape != expected or not np.isfinite(F).all() or (F < 0).any():
+            raise ValueError(
+                f"The {name!r} parameter of {type(self).__name__} must be None, an estimator with "
+                f"predict_proba or finite soft labels of 0 and more, of shape {expected}. Got an "
+                f"array of shape {F.shape} with smallest value {np.nanmin(F, initial=np.inf):g}."
+            )
+        return reconcile(F, matched)
+
+    def _checked_new_rows(self, X: Any) -> Any:
+        """Return new rows as numbers, once the estimator is fitted."""
+        check_is_fitted(self, "transduction_")
+        return self._checked_rows(X, reset=False, sparse_too=not self._sees_features)
 
     def _checked_rows(self, X: Any, *, reset: bool, sparse_too: bool = False) -> Any:
         """Return X as numbers, or raise an error that names the row that is not finite."""
@@ -123,9 +256,12 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         *,
         whole: bool = False,
         open_: bool = False,
+        or_word: str | None = None,
     ) -> None:
-        """Raise unless the parameter is a number in the range."""
+        """Raise unless the parameter is a number in the range, or the word."""
         value = getattr(self, name)
+        if or_word is not None and isinstance(value, str) and value == or_word:
+            return
         kind = Integral if whole else Real
         inside = isinstance(value, kind) and not isinstance(value, bool)
         inside = inside and (low < value < high if open_ else low <= value <= high)
@@ -133,6 +269,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
             left, right = ("(", ")") if open_ else ("[", "]")
             upper = f"{high:g}{right}" if math.isfinite(high) else "inf)"
             what = "an int" if whole else "a float"
+            what = what if or_word is None else f"{or_word!r} or {what}"
             raise ValueError(
                 f"The {name!r} parameter of {type(self).__name__} must be {what} in the range "
                 f"{left}{low:g}, {upper}. Got {value!r} instead."

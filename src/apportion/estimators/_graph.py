@@ -9,23 +9,18 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
-from apportion._typing import AnyArray, FloatArray
-from apportion.bag_report import BagReport, report_bags
-from apportion.bags import Bags, match_bags
-from apportion.decode import Decoding, quota, threshold
-from apportion.diagnose import Diagnosis, diagnose_bags
+from apportion._typing import FloatArray
+from apportion.bags import Bags
+from apportion.decode import Decoding
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import (
     AmbiguousTotalsWarning,
-    BagDesignWarning,
     DuplicateRowsWarning,
     IsolatedRowsWarning,
     name_some,
 )
 from apportion.graph import Graph, KNNGraph, PrecomputedGraph, RBFGraph, weighted_neighbours
-from apportion.hashing import hash_ranks
 from apportion.project import MassProjection
 from apportion.solve import Solution, unsupervised_rows
 
@@ -41,61 +36,18 @@ class GraphClassifier(BagClassifier):
     """A classifier whose soft labels live on a graph; new rows ask their nearest fitted rows."""
 
     graph: str | Graph
-    decode: str
 
-    classes_: AnyArray
     graph_: Graph
-    label_distributions_: FloatArray
-    transduction_: AnyArray
-    tied_: AnyArray
-    bag_report_: BagReport
-    diagnosis_: Diagnosis
 
-    def predict(self, X: Any, *, bags: Any = None, proportions: Any = None) -> AnyArray:
-        """Return a label for every new row.
+    @property
+    def _sees_features(self) -> bool:
+        return self.graph_.sees_features
 
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            New rows; with a precomputed graph their similarities to the fitted rows.
-        bags, proportions : optional
-            Bag ids and totals of the new rows, where these are known: labels then follow `decode`
-            under these totals. Without totals, every row takes its most likely class.
+    def _soft_labels(self, X: Any) -> FloatArray:
+        """Return the weighted mean of the soft labels of each row's nearest fitted rows.
 
-        Returns
-        -------
-        ndarray of shape (n_rows,)
+        Rows too far from all fitted rows are reported by an `IsolatedRowsWarning`.
         """
-        X, F, matched = self._predicted(X, bags, proportions)
-        if matched is None or self.decode == "threshold":
-            return np.asarray(self.classes_[threshold(F, matched).labels])
-        ranks = hash_ranks(X if self.graph_.sees_features else None, len(F))
-        return np.asarray(self.classes_[quota(F, matched, ranks).labels])
-
-    def predict_proba(self, X: Any, *, bags: Any = None, proportions: Any = None) -> FloatArray:
-        """Return soft labels of new rows: the weighted mean of their neighbours' soft labels.
-
-        With totals of the new rows' bags, the nearest soft labels that keep these totals. Rows
-        too far from all fitted rows are reported by an `IsolatedRowsWarning`.
-
-        Parameters
-        ----------
-        X, bags, proportions
-            As in `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_classes)
-            Columns in the order of `classes_`.
-        """
-        return self._predicted(X, bags, proportions)[1]
-
-    def _predicted(
-        self, X: Any, bags: Any, proportions: Any
-    ) -> tuple[Any, FloatArray, Bags | None]:
-        """Return the checked rows, their soft labels, and their bags where totals are known."""
-        check_is_fitted(self, "graph_")
-        X = self._checked_rows(X, reset=False, sparse_too=not self.graph_.sees_features)
         weights, isolated = self.graph_.affinities(X)
         if isolated.any():
             warnings.warn(
@@ -105,12 +57,11 @@ class GraphClassifier(BagClassifier):
                 IsolatedRowsWarning,
                 stacklevel=3,
             )
-        F = weighted_neighbours(weights, self.label_distributions_, self._overall)
-        if bags is None and proportions is None:
-            return X, F, None
-        matched = match_bags(len(F), None, bags, proportions, classes=self.classes_)
+        return weighted_neighbours(weights, self.label_distributions_, self._overall)
+
+    def _under_totals(self, F: FloatArray, matched: Bags) -> FloatArray:
         project = MassProjection(matched, np.ones(len(F)))
-        return X, project.from_columns(project(project.to_columns(F))), matched
+        return project.from_columns(project(project.to_columns(F)))
 
     def _new_graph(self) -> Graph:
         if isinstance(self.graph, Graph):
@@ -123,27 +74,11 @@ class GraphClassifier(BagClassifier):
             f"Got {self.graph!r} instead."
         )
 
-    def _store(self, matched: Bags, graph: Graph, F: FloatArray, by_quota: Decoding) -> None:
-        """Keep soft labels, labels by both decodings, and the report."""
-        decodings = {"quota": by_quota, "threshold": threshold(F, matched)}
-        labels, tied = decodings[self.decode]
-        self.classes_ = matched.classes
+    def _keep(self, matched: Bags, graph: Graph, F: FloatArray, by_quota: Decoding) -> None:
+        """Keep the graph beside what every estimator keeps."""
+        self._store(matched, F, by_quota)
         self.graph_ = graph
-        self.label_distributions_ = F
-        self.transduction_ = matched.classes[labels]
-        self.tied_ = tied
-        self.bag_report_ = report_bags(matched, decodings, self.decode)
         self._overall = matched.overall
-
-    def _warn_of_design(self, matched: Bags) -> None:
-        self.diagnosis_ = diagnose_bags(matched)
-        if self.diagnosis_.findings:
-            warnings.warn(
-                f"{' '.join(self.diagnosis_.findings)} Bags with different proportions, or some "
-                "labels in `y`, would tell them apart.",
-                BagDesignWarning,
-                stacklevel=3,
-            )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

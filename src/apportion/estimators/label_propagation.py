@@ -113,5 +113,5 @@ class LabelPropagation(GraphClassifier):
         self._warn_of_design(matched)
         F /= mass
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
-        self._store(matched, graph, F, quota(F, matched, ranks))
+        self._keep(matched, graph, F, quota(F, matched, ranks))
         return self

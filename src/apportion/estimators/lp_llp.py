@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from apportion._typing import FloatArray, IntArray
@@ -19,10 +18,8 @@ from apportion.estimators._graph import (
 )
 from apportion.graph import Graph
 from apportion.hashing import hash_ranks
-from apportion.project import reconcile
 from apportion.refine import refine
 from apportion.solve import Settings, Solution, solve
-from apportion.tables import columns_for
 
 
 class LPLLP(GraphClassifier):
@@ -170,7 +167,11 @@ class LPLLP(GraphClassifier):
         matched = self._matched(X, y, bags, proportions)
         X = self._checked_rows(X, reset=True, sparse_too=not graph.sees_features)
         self._warn_of_design(matched)
-        prior = self._prior(X, y, bags, proportions, matched)
+        prior = (
+            matched.prior()
+            if self.prior is None
+            else self._reconciled_prior("prior", X, y, bags, proportions, matched)
+        )
         seed = check_random_state(self.random_state).randint(2**31)
 
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
@@ -182,7 +183,7 @@ class LPLLP(GraphClassifier):
         self.n_iter_ = solution.n_iter
         if self.refine and self.solver != "literal":
             labels = refine(graph, matched, solution.F, labels, ranks)
-        self._store(matched, graph, solution.F, labels)
+        self._keep(matched, graph, solution.F, labels)
         return self
 
     def _settings(self) -> Settings:
@@ -219,25 +220,6 @@ class LPLLP(GraphClassifier):
             tol=self.tol,
             max_iter=self.max_iter,
         )
-
-    def _prior(self, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags) -> FloatArray:
-        """Return the bags' proportions, or the user's soft labels reconciled with the bags."""
-        if self.prior is None:
-            return matched.prior()
-        if hasattr(self.prior, "fit"):
-            other = clone(self.prior).fit(X, y, bags=bags, proportions=proportions)
-            found = other.predict_proba(X)
-            soft = columns_for(matched.classes.tolist(), other.classes_.tolist(), found)
-        else:
-            soft = np.asarray(self.prior, dtype=np.float64)
-        expected = (matched.n_rows, matched.n_classes)
-        if soft.shape != expected or not np.isfinite(soft).all() or (soft < 0).any():
-            raise ValueError(
-                f"The 'prior' parameter of LPLLP must be None, an estimator with predict_proba or "
-                f"finite soft labels of 0 and more, of shape {expected}. Got an array of shape "
-                f"{soft.shape} with smallest value {np.nanmin(soft, initial=np.inf):g}."
-            )
-        return reconcile(soft, matched)
 
 
 def _smoothest(

@@ -1,0 +1,92 @@
+"""Expectation–maximisation around any classifier: soft labels and a rule, found in turn."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sklearn
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from apportion._typing import FloatArray, IntArray
+from apportion.bags import Bags
+from apportion.project import reconcile
+
+_LEAST_WEIGHT = 1e-3
+
+
+@dataclass(frozen=True)
+class EMSolution:
+    """The last rule, the soft labels it was fitted to, and how far they moved each time."""
+
+    rule: Rule
+    F: FloatArray
+    moves: tuple[float, ...]
+    converged: bool
+
+
+class Rule:
+    """A classifier fitted to soft labels: each row counts for every class by its soft label."""
+
+    def __init__(self, learner: Any, X: FloatArray, F: FloatArray) -> None:
+        self.n_classes = F.shape[1]
+        kept = (F >= _LEAST_WEIGHT) | (F.max(axis=1, keepdims=True) == F)
+        rows, labels = np.nonzero(kept)
+        weights = F[rows, labels]
+        self.present = np.unique(labels)
+        self.learner = clone(learner)
+        if len(self.present) > 1:
+            fit_with_weights(self.learner, X[rows], labels, weights)
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        """Return class probabilities; 0 for classes that no row had."""
+        P = np.zeros((len(X), self.n_classes))
+        if len(self.present) == 1:
+            P[:, self.present] = 1.0
+        else:
+            P[:, self.learner.classes_] = self.learner.predict_proba(X)
+        return P
+
+
+def expectation_maximisation(
+    X: FloatArray,
+    bags: Bags,
+    learner: Any,
+    start: FloatArray,
+    *,
+    tol: float,
+    max_iter: int,
+) -> EMSolution:
+    """Return the minimum of Σ_i KL(f_i ‖ p(x_i)) over rules p and over soft labels F in C, in turn.
+
+    C are the soft labels that keep the bags' masses. M-step: the rule is fitted to F. E-step: its
+    probabilities are reconciled with every bag (a shift of the logits; exactly 0 or 1 in a pure
+    bag). It ends when F moves by less than `tol` a row.
+    """
+    F, moves = start, []
+    for _ in range(max_iter):
+        rule = Rule(learner, X, F)
+        moved = reconcile(rule(X), bags)
+        moves.append(0.5 * float(np.abs(moved - F).sum(axis=1).mean()))
+        if moves[-1] <= tol:
+            return EMSolution(rule, F, tuple(moves), True)
+        F = moved
+    return EMSolution(Rule(learner, X, F), F, tuple(moves), False)
+
+
+def fit_with_weights(learner: Any, X: FloatArray, labels: IntArray, weights: FloatArray) -> None:
+    """Fit with row weights; in a pipeline they go to the last step."""
+    name = "sample_weight"
+    if isinstance(learner, Pipeline):
+        name = f"{learner.steps[-1][0]}__sample_weight"
+    with sklearn.config_context(enable_metadata_routing=False):
+        learner.fit(X, labels, **{name: weights})
+
+
+def takes_weights(learner: Any) -> bool:
+    """Return whether a classifier's fit knows `sample_weight`."""
+    last = learner.steps[-1][1] if isinstance(learner, Pipeline) else learner
+    return "sample_weight" in inspect.signature(last.fit).parameters

@@ -1,0 +1,164 @@
+"""Kernels, never held as a whole n × n matrix where a sum over it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+from sklearn.metrics.pairwise import pairwise_kernels
+
+from apportion._typing import FloatArray
+from apportion.memory import refuse_if_too_large
+
+KERNELS = ("linear", "rbf", "poly", "precomputed")
+
+_BLOCK_BYTES = 2**25
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A similarity `k(x, z)` of rows.
+
+    Attributes
+    ----------
+    name : {"linear", "rbf", "poly", "precomputed"} or callable
+        `x·z`, `exp(-γ‖x - z‖²)`, `(γ x·z + coef0)^degree`, the rows as they are, or a function of
+        two arrays of rows that returns all pairs.
+    gamma, degree, coef0 : float
+        Its parameters.
+    """
+
+    name: str | Callable[[Any, Any], Any]
+    gamma: float = 1.0
+    degree: float = 3.0
+    coef0: float = 0.0
+
+    def __call__(self, X: FloatArray, Z: FloatArray) -> FloatArray:
+        """Return k(x, z) for all pairs; precomputed rows are that already."""
+        if self.name == "precomputed":
+            return X
+        if callable(self.name):
+            found = np.asarray(self.name(X, Z), dtype=np.float64)
+            if found.shape != (len(X), len(Z)):
+                raise ValueError(
+                    f"The kernel function must return an array of shape {(len(X), len(Z))}, one "
+                    f"value a pair of rows. Got shape {found.shape}."
+                )
+            return found
+        parameters = {
+            "linear": {},
+            "rbf": {"gamma": self.gamma},
+            "poly": {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0},
+        }[self.name]
+        return np.asarray(pairwise_kernels(X, Z, metric=self.name, **parameters))
+
+    @property
+    def linear(self) -> bool:
+        """Whether rows are their own features."""
+        return self.name == "linear"
+
+    def times(self, X: FloatArray, Z: FloatArray, weights: Any) -> FloatArray:
+        """Return Σ_j k(x, z_j) weights_j for every row x, block by block."""
+        if self.linear:
+            return np.asarray(X @ np.asarray(Z.T @ weights))
+        total = np.zeros((len(X), weights.shape[1]))
+        if len(Z):
+            for block in row_blocks(len(X), len(Z)):
+                total[block] = self(X[block], Z) @ weights
+        return total
+
+    def between_means(self, X: FloatArray, averages: Any) -> tuple[FloatArray, FloatArray]:
+        """Return the kernel of bag means, A K Aᵀ, and the bags' mean k(x, x).
+
+        A is the sparse (n_bags × n_rows) matrix that takes means. K itself is never held: it passes
+        by in blocks.
+        """
+        if self.linear:
+            means = averages @ X
+            return np.asarray(means @ means.T), np.asarray(averages @ (X**2).sum(axis=1))
+        total = np.zeros((averages.shape[0],) * 2)
+        own = np.zeros(len(X))
+        by_row = averages.tocsc()
+        for block in row_blocks(len(X), len(X)):
+            similar = self(X[block], X)
+            own[block] = np.diagonal(similar, block.start)
+            total += by_row[:, block] @ (similar @ averages.T)
+        return 0.5 * (total + total.T), np.asarray(averages @ own)
+
+    def gram(self, X: FloatArray, instead: str) -> FloatArray:
+        """Return all n × n similarities, or refuse before anything is allocated."""
+        if self.name == "precomputed":
+            return X
+        refuse_if_too_large(f"The kernel of {len(X)} rows", 2 * 8 * len(X) ** 2, instead)
+        return self(X, X)
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The functions f_h(x) = Σ_j k(x, z_j) β_jh + b_h.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        k.
+    rows : ndarray of shape (n_rows, n_features)
+        The z_j.
+    weights : ndarray of shape (n_rows, n_functions)
+        β.
+    intercept : ndarray of shape (n_functions,)
+        b.
+    """
+
+    kernel: Kernel
+    rows: FloatArray
+    weights: FloatArray
+    intercept: FloatArray
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        """Return the functions' values, of shape (n_new, n_functions)."""
+        return self.kernel.times(X, self.rows, self.weights) + self.intercept
+
+    def compact(self) -> Expansion:
+        """Return the same functions, without rows of weight 0; a linear one as coefficients."""
+        if self.kernel.linear:
+            d = self.rows.shape[1]
+            return Expansion(self.kernel, np.eye(d), self.coefficients.T, self.intercept)
+        if self.kernel.name == "precomputed":
+            return self
+        used = np.any(self.weights != 0, axis=1)
+        return Expansion(self.kernel, self.rows[used], self.weights[used], self.intercept)
+
+    @property
+    def coefficients(self) -> FloatArray:
+        """The weights of the features, of shape (n_functions, n_features); linear kernel only."""
+        return np.asarray((self.rows.T @ self.weights).T)
+
+
+def resolve_kernel(kernel: Any, gamma: Any, degree: float, coef0: float, X: FloatArray) -> Kernel:
+    """Return the kernel with its γ: `"scale"` is 1 / (n_features · variance of X)."""
+    if gamma == "scale":
+        variance = float(np.var(X)) if X.size else 0.0
+        gamma = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+    return Kernel(kernel, float(gamma), float(degree), float(coef0))
+
+
+def kernel_features(kernel: Kernel, X: FloatArray, instead: str) -> tuple[FloatArray, FloatArray]:
+    """Return features Z of the rows with Z Zᵀ = K, and the weights V of K in them: Z = K V.
+
+    Directions with less than 10⁻¹⁰ of the largest eigenvalue are left out.
+    """
+    K = kernel.gram(X, instead)
+    values, vectors = linalg.eigh(0.5 * (K + K.T))
+    kept = values > 1e-10 * max(float(values[-1]), 1e-300)
+    scale = np.sqrt(values[kept])
+    return vectors[:, kept] * scale, vectors[:, kept] / scale
+
+
+def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Yield slices of the rows such that a block of `width` columns stays small."""
+    step = max(1, _BLOCK_BYTES // (8 * max(width, 1)))
+    for first in range(0, n_rows, step):
+        yield slice(first, first + step)

@@ -1,0 +1,66 @@
+"""The bags that a method may learn from, in one list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from apportion._typing import AnyArray, FloatArray
+from apportion.bags import Bags
+from apportion.exceptions import SupervisionError
+from apportion.multipliers import Groups
+
+
+@dataclass(frozen=True)
+class KnownBags:
+    """Bags with known totals, and every labelled row as a bag of its own.
+
+    Bags of which nothing is known are left out, as are rows in no bag.
+
+    Attributes
+    ----------
+    groups : Groups
+        The rows by bag.
+    shares : ndarray of shape (n_bags, n_classes)
+        Class shares; of intervals the point nearest to the overall shares.
+    known : ndarray of shape (n_bags,)
+        How much is known of a bag: 1 where its totals are exact, less by its widest interval.
+    """
+
+    groups: Groups
+    shares: FloatArray
+    known: FloatArray
+
+    def averages(self) -> AnyArray:
+        """Return the sparse (n_bags × n_rows) matrix that takes bag means."""
+        codes, sizes = self.groups.codes, self.groups.sizes
+        inside = np.flatnonzero(codes >= 0)
+        cells = (1.0 / sizes[codes[inside]], (codes[inside], inside))
+        return sparse.csr_array(cells, shape=(len(sizes), len(codes)))
+
+
+def known_bags(bags: Bags) -> KnownBags:
+    """Return the bags to learn from."""
+    sizes = bags.open_groups.sizes
+    width = (bags.open_upper - bags.open_lower).max(axis=1, initial=0.0)
+    known = np.where(sizes > 0, 1.0 - width / np.maximum(sizes, 1.0), 0.0)
+    kept = known > 1e-9
+    labelled = np.flatnonzero(bags.given >= 0)
+    if not kept.any() and not labelled.size:
+        raise SupervisionError(
+            "the totals",
+            "no bag of which any class's total is known",
+            "at least one bag with known totals, or labels in `y`",
+            "fill in the cells of some bags",
+        )
+    renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
+    codes = np.append(renumbered, -1)[bags.open_groups.codes]
+    n_kept = int(kept.sum())
+    codes[labelled] = n_kept + np.arange(len(labelled))
+    return KnownBags(
+        Groups(codes, n_kept + len(labelled)),
+        np.concatenate([bags.shares[kept], np.eye(bags.n_classes)[bags.given[labelled]]]),
+        np.concatenate([known[kept], np.ones(len(labelled))]),
+    )

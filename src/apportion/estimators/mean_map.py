@@ -1,0 +1,148 @@
+"""MeanMap (Quadrianto et al. 2009)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+
+from apportion._typing import FloatArray
+from apportion.bags import Bags
+from apportion.baselines.kernels import Expansion, kernel_features
+from apportion.baselines.known_bags import known_bags
+from apportion.baselines.mean_operator import class_means, distrustful_c, softmax_of_means
+from apportion.estimators._inductive import KernelClassifier
+
+
+class MeanMap(KernelClassifier):
+    """MeanMap: logistic regression whose labels enter only through estimated class means.
+
+    First class means, `argmin_μ Σ_k n_k ‖m_k - Σ_h π_kh μ_h‖² + ridge Σ_h ‖μ_h - m̄‖²`, from bag
+    means m_k and proportions π_k, where m̄ is the mean of all rows: the ridge settles what few or
+    collinear bags leave open. Then multinomial logistic regression,
+    `argmin_θ ‖θ‖² / 2C + Σ_i log Σ_h exp(θ_h·x_i + b_h) - n Σ_h p_h (θ_h·μ_h + b_h)`, with class
+    shares p. It is right where a class looks alike in every bag. Rows are best standardised.
+
+    Parameters
+    ----------
+    kernel : {"linear", "rbf", "poly", "precomputed"} or callable, default="linear"
+        The kernel k(x, z) of rows. All but the linear one need n × n numbers of memory and n³ time;
+        for more rows put a `Nystroem` before a linear one.
+    C : "auto" or float, default="auto"
+        The inverse weight of ‖θ‖². `"auto"` grows with the square root of how many labelled rows
+        the bags are worth: estimated class means are noisy, and a C that suits known labels
+        would fit the noise.
+    ridge : float, default=1.0
+        How strongly class means are drawn to the overall mean, in rows of a pure bag.
+    gamma : "scale" or float, default="scale"
+        γ of `"rbf"` and `"poly"`; `"scale"` is 1 / (n_features · variance of X).
+    degree : float, default=3
+        The degree of `"poly"`.
+    coef0 : float, default=0.0
+        The constant of `"poly"`.
+    tol : float, default=1e-8
+        The largest slope, per row, at which the search for θ ends.
+    max_iter : int, default=5000
+        The most iterations of that search.
+    decode : {"quota", "threshold"}, default="quota"
+        How the fitted rows are labelled: every bag exactly its counts, or every row its most likely
+        class in its bag. `predict` without totals is not concerned.
+    random_state : int, RandomState or None, default=None
+        Not used: nothing is drawn at random.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    label_distributions_ : ndarray of shape (n_rows, n_classes)
+        Soft labels of the fitted rows, reconciled with their bags' totals.
+    transduction_ : ndarray of shape (n_rows,)
+        A label for every fitted row.
+    bag_report_ : BagReport
+        Given against assigned per bag and class, for both decodings.
+    diagnosis_ : Diagnosis
+        What the totals can tell apart.
+    class_means_ : ndarray of shape (n_classes, n_features)
+        The estimated class means; with another than a linear kernel, in its feature space.
+    C_ : float
+        The inverse weight of ‖θ‖² in use.
+    expansion_ : Expansion
+        The logits; their `coefficients` are `coef_` with a linear kernel.
+    n_iter_ : int
+        Iterations of the search for θ.
+
+    References
+    ----------
+    N. Quadrianto, A. J. Smola, T. S. Caetano, Q. V. Le, "Estimating Labels from Label
+    Proportions", JMLR 10, 2009.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [5.0], [0.2], [5.1], [5.2]])
+    >>> model = MeanMap().fit(X, bags=[0, 0, 0, 1, 1, 1], proportions=np.array([1 / 3, 2 / 3]))
+    >>> model.predict([[-1.0], [6.0]]).tolist()
+    [0, 1]
+    """
+
+    def __init__(
+        self,
+        kernel: Any = "linear",
+        C: Any = "auto",
+        ridge: float = 1.0,
+        *,
+        gamma: Any = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-8,
+        max_iter: int = 5000,
+        decode: str = "quota",
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.C = C
+        self.ridge = ridge
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.tol = tol
+        self.max_iter = max_iter
+        self.decode = decode
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        self._check_kernel()
+        self._require_number("C", 0.0, open_=True, or_word="auto")
+        self._require_number("ridge", 0.0)
+        self._require_number("tol", 0.0)
+        self._require_number("max_iter", 1, whole=True)
+
+    def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
+        known = known_bags(bags)
+        kernel = self._kernel(X)
+        Z, V = X, None
+        if not kernel.linear:
+            Z, V = kernel_features(kernel, X, "kernel='linear' after a Nystroem")
+        self.class_means_ = class_means(Z, known, self.ridge)
+        self.C_ = distrustful_c(Z, known) if self.C == "auto" else float(self.C)
+        fit = softmax_of_means(
+            Z, self.class_means_, bags.overall, self.C_, tol=self.tol, max_iter=self.max_iter
+        )
+        if not fit.converged:
+            warnings.warn(
+                f"MeanMap's logistic regression did not converge within {fit.n_iter} iterations. "
+                "Standardise the features, raise max_iter or lower C.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.n_iter_ = max(fit.n_iter, 1)
+        rows = np.eye(X.shape[1]) if V is None else X
+        weights = fit.coefficients.T if V is None else V @ fit.coefficients.T
+        self.expansion_ = Expansion(kernel, rows, weights, fit.intercept)
+
+    def _soft_labels(self, X: Any) -> FloatArray:
+        """Return the softmax of the logits."""
+        return np.asarray(softmax(self.expansion_(X), axis=1))

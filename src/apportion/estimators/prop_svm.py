@@ -1,0 +1,213 @@
+"""∝SVM (Yu et al. 2013)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from apportion._typing import FloatArray
+from apportion.bags import Bags
+from apportion.baselines.alternating_svm import (
+    PropSVMProblem,
+    PropSVMSolution,
+    alternating_svm,
+    random_start,
+)
+from apportion.baselines.kernels import Expansion, Kernel
+from apportion.baselines.known_bags import known_bags
+from apportion.decode import round_to_counts
+from apportion.estimators._inductive import MarginClassifier, calibrated_slope, tasks_of
+from apportion.multipliers import Groups
+
+
+class PropSVM(MarginClassifier):
+    """∝SVM: an SVM and the rows' unknown labels that fit it and the bags' proportions best.
+
+    `argmin_{w,b,y} ½‖w‖² + C Σ_i max(0, 1 - y_i f(x_i)) + C_p Σ_k n_k |p̃_k(y) - p_k|`, where
+    p̃_k(y) is the share of rows of bag k with y = +1. The proportion loss is weighted by the
+    bag's size n_k; where totals are intervals it is the distance from the interval.
+
+    `method="alternating"` (alter-∝SVM) finds w for given y by libsvm and y for given w exactly, in
+    turn, while C is raised in steps from 10⁻⁵ C; of several random starts the one of lowest
+    objective is kept. Several classes are learnt one against the rest. Rows with given labels
+    keep them; rows in no bag and bags of unknown totals are left out.
+
+    Parameters
+    ----------
+    kernel : {"linear", "rbf", "poly", "precomputed"} or callable, default="rbf"
+        The kernel k(x, z) of rows. All but the linear one need n × n numbers of memory.
+    C : float, default=0.1
+        The weight of the hinge loss. It is smaller than usual for an SVM, because the labels are
+        unknown: with a large C almost any labels can be separated.
+    C_p : float, default=1.0
+        The weight of the proportion loss.
+    method : {"alternating"}, default="alternating"
+        How the objective is minimised.
+    gamma : "scale" or float, default="scale"
+        γ of `"rbf"` and `"poly"`; `"scale"` is 1 / (n_features · variance of X).
+    degree : float, default=3
+        The degree of `"poly"`.
+    coef0 : float, default=0.0
+        The constant of `"poly"`.
+    n_starts : int, default=20
+        The number of random starts.
+    tol : float, default=1e-4
+        Alternation at one value of C ends when the objective falls by no more than this.
+    max_iter : int, default=100
+        The most alternations at one value of C.
+    decode : {"quota", "threshold"}, default="quota"
+        How the fitted rows are labelled: every bag exactly its counts, or every row its most likely
+        class in its bag. `predict` without totals is not concerned.
+    n_jobs : int, optional
+        How many starts run side by side.
+    random_state : int, RandomState or None, default=None
+        Draws the starts.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    label_distributions_ : ndarray of shape (n_rows, n_classes)
+        Soft labels of the fitted rows, reconciled with their bags' totals.
+    transduction_ : ndarray of shape (n_rows,)
+        A label for every fitted row.
+    bag_report_ : BagReport
+        Given against assigned per bag and class, for both decodings.
+    diagnosis_ : Diagnosis
+        What the totals can tell apart.
+    objective_ : ndarray of shape (n_functions,)
+        The lowest objective of each function: one for two classes, else one a class.
+    objectives_ : ndarray of shape (n_functions, n_starts)
+        The objectives that all starts ended in.
+    n_iter_ : int
+        The number of SVMs fitted, all starts together; of several functions the largest.
+    slope_ : float
+        `predict_proba` is σ(slope · f), with the slope whose bag shares fit the totals best.
+    expansion_ : Expansion
+        The function f; its `coefficients` are `coef_` with a linear kernel.
+
+    References
+    ----------
+    F. X. Yu, D. Liu, S. Kumar, T. Jebara, S.-F. Chang, "∝SVM for Learning with Label Proportions",
+    ICML 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [5.0], [0.2], [5.1], [5.2]])
+    >>> model = PropSVM("linear", C=1.0, random_state=0)
+    >>> model = model.fit(X, bags=[0, 0, 0, 1, 1, 1], proportions=np.array([1 / 3, 2 / 3]))
+    >>> model.predict([[-1.0], [6.0]]).tolist()
+    [0, 1]
+    """
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        C: float = 0.1,
+        C_p: float = 1.0,
+        *,
+        method: str = "alternating",
+        gamma: Any = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        n_starts: int = 20,
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        decode: str = "quota",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.C = C
+        self.C_p = C_p
+        self.method = method
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_starts = n_starts
+        self.tol = tol
+        self.max_iter = max_iter
+        self.decode = decode
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        self._check_kernel()
+        self._require_number("C", 0.0, open_=True)
+        self._require_number("C_p", 0.0)
+        self._require_choice("method", ("alternating",))
+        self._require_number("n_starts", 1, whole=True)
+        self._require_number("tol", 0.0)
+        self._require_number("max_iter", 1, whole=True)
+
+    def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
+        used = np.flatnonzero(known_bags(bags).groups.codes >= 0)
+        kernel = self._kernel(X)
+        inner = X[np.ix_(used, used)] if kernel.name == "precomputed" else X[used]
+        if not kernel.linear:
+            inner = kernel.gram(inner, "kernel='linear', LPLLP, MeanMap or EMLLP")
+        tasks = tasks_of(bags.n_classes)
+        weights, intercept = np.zeros((len(X), len(tasks))), np.zeros(len(tasks))
+        solutions = []
+        for j, h in enumerate(tasks):
+            solution, sign = self._one_against_rest(kernel, inner, bags, used, h, seed)
+            weights[used, j] = sign * solution.machine.weights
+            intercept[j] = sign * solution.machine.intercept
+            solutions.append(solution)
+        if not all(solution.converged for solution in solutions):
+            warnings.warn(
+                f"alter-∝SVM did not settle within {self.max_iter} alternations. Raise max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.n_iter_ = max((solution.n_fits for solution in solutions), default=1)
+        self.objective_ = np.array([solution.objective for solution in solutions])
+        self.objectives_ = np.array([solution.objectives for solution in solutions])
+        f = Expansion(kernel, X, weights, intercept)
+        self.slope_ = calibrated_slope(f(X), bags) if tasks else 1.0
+        self.expansion_ = f.compact()
+
+    def _one_against_rest(
+        self, kernel: Kernel, X: FloatArray, bags: Bags, used: Any, h: int, seed: int
+    ) -> tuple[PropSVMSolution, float]:
+        """Return the solution for class h, or for the rest with sign -1.
+
+        Which of the two is called positive must not depend on their names, or the same random
+        numbers would draw other starts.
+        """
+        lower, upper, shares = bags.open_lower[:, h], bags.open_upper[:, h], bags.shares[:, h]
+        sizes = bags.open_groups.sizes
+        given = bags.given[used]
+        fixed = np.where(given < 0, 0.0, np.where(given == h, 1.0, -1.0))
+        places = np.random.default_rng(seed).random(len(sizes))
+        lean = (places * sizes) @ (shares - 0.5) + (given == h).sum() - 0.5 * (given >= 0).sum()
+        sign = 1.0 if lean >= 0 else -1.0
+        if sign < 0:
+            lower, upper, shares, fixed = sizes - upper, sizes - lower, 1.0 - shares, -fixed
+        problem = PropSVMProblem(
+            kernel,
+            X,
+            Groups(bags.open_groups.codes[used], len(sizes)),
+            lower,
+            upper,
+            fixed,
+            self.C,
+            self.C_p,
+        )
+        masses = np.column_stack([sizes * (1.0 - shares), sizes * shares])
+        counts = round_to_counts(
+            masses,
+            sizes,
+            np.column_stack([sizes - upper, lower]),
+            np.column_stack([sizes - lower, upper]),
+        )[:, 1]
+        rng = np.random.default_rng(seed)
+        starts = [random_start(problem, counts, rng) for _ in range(self.n_starts)]
+        solution = alternating_svm(
+            problem, starts, tol=self.tol, max_iter=self.max_iter, n_jobs=self.n_jobs
+        )
+        return solution, sign

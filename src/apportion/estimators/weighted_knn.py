@@ -1,0 +1,83 @@
+"""Weighted k-nearest neighbours, the paper's comparison."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from apportion.estimators._graph import GraphClassifier, warn_of_graph
+from apportion.graph import Graph, propagator
+
+
+class WeightedKNN(GraphClassifier):
+    """Weighted k-nearest neighbours on bag proportions: `F = S F⁰`.
+
+    Every row takes the weighted mean of its neighbours' bag proportions, S = D⁻¹W. It is the first
+    term of the propagation that `LPLLP` repeats until nothing moves, and keeps no totals.
+
+    Parameters
+    ----------
+    graph : {"auto", "knn", "rbf", "precomputed"} or Graph, default="auto"
+        The graph of similar rows; `"auto"` is `KNNGraph()`, `KNNGraph(k)` sets the number of
+        neighbours.
+    decode : {"quota", "threshold"}, default="quota"
+        How the fitted rows are labelled: every bag exactly its counts, or every row its most likely
+        class.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    label_distributions_ : ndarray of shape (n_rows, n_classes)
+        Soft labels; rows sum to 1.
+    transduction_ : ndarray of shape (n_rows,)
+        A label for every fitted row.
+    bag_report_ : BagReport
+        Given against assigned per bag and class, for both decodings.
+    diagnosis_ : Diagnosis
+        What the totals can tell apart.
+    graph_ : Graph
+        The fitted graph.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [5.0], [0.2], [5.1], [5.2]])
+    >>> model = WeightedKNN().fit(X, bags=[0, 0, 0, 1, 1, 1], proportions=np.array([1 / 3, 2 / 3]))
+    >>> model.transduction_.tolist()
+    [0, 0, 1, 0, 1, 1]
+    """
+
+    def __init__(self, graph: str | Graph = "auto", *, decode: str = "quota") -> None:
+        self.graph = graph
+        self.decode = decode
+
+    def fit(self, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None) -> Self:
+        """Average the bag proportions of neighbours.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows; similarities of all pairs with a precomputed graph.
+        y : array-like of shape (n_rows,), optional
+            Labels of some rows; None or NaN = not known. They are kept.
+        bags : array-like of shape (n_rows,), optional
+            Bag ids, anything hashable; missing = in no bag.
+        proportions : Totals, dataframe, mapping or array, optional
+            The bags' totals: see `Totals`.
+
+        Returns
+        -------
+        WeightedKNN
+            The fitted estimator.
+        """
+        self._require_choice("decode", ("quota", "threshold"))
+        graph = self._new_graph()
+        matched = self._matched(X, y, bags, proportions)
+        X = self._checked_rows(X, reset=True, sparse_too=not graph.sees_features)
+        self._warn_of_design(matched)
+        graph = graph.fit(X)
+        warn_of_graph(graph)
+        F = matched.with_given(propagator(graph, order=1)(matched.prior()))
+        self.graph_ = graph
+        self._keep(matched, graph, F, self._quota(X, F, matched))
+        return self
