@@ -5,6 +5,8 @@ Written with loops, close to the printed text, and used by nothing but the tests
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from scipy.optimize import linear_sum_assignment, minimize
 
@@ -185,3 +187,105 @@ def paper_problem(W, f0, bag, mass, tau):
         options={"maxiter": 1000, "ftol": 1e-15},
     )
     return found.x
+
+
+def bag_mean_regression(X, bags, shares, C, epsilon=0.0, clip=0.01):
+    """InvCal with a linear kernel, as the quadratic program that Rüping prints; returns w and b."""
+    n_bags, d = len(shares), X.shape[1]
+    means = np.array([X[bags == k].mean(axis=0) for k in range(n_bags)])
+    p = np.clip(shares, clip, 1 - clip)
+    target = -np.log(1 / p - 1)
+
+    def split(z):
+        return z[:d], z[d], z[d + 1 : d + 1 + n_bags], z[d + 1 + n_bags :]
+
+    def objective(z):
+        w, _, above, below = split(z)
+        return 0.5 * w @ w + C * (above.sum() + below.sum())
+
+    def slack(z):
+        w, b, above, below = split(z)
+        off = means @ w + b - target
+        return np.concatenate([epsilon + above - off, epsilon + below + off])
+
+    found = minimize(
+        objective,
+        np.concatenate([np.zeros(d + 1), np.full(2 * n_bags, np.abs(target).max() + 1)]),
+        constraints={"type": "ineq", "fun": slack},
+        bounds=[(None, None)] * (d + 1) + [(0, None)] * (2 * n_bags),
+        method="SLSQP",
+        options={"maxiter": 2000, "ftol": 1e-14},
+    )
+    w, b, _, _ = split(found.x)
+    return w, b
+
+
+def proportion_loss(y, bags, shares):
+    """Σ_k n_k |p̃_k(y) - p_k|, bag by bag."""
+    return sum(abs((y[bags == k] > 0).sum() - p * (bags == k).sum()) for k, p in enumerate(shares))
+
+
+def best_labels(f, bags, shares, C, C_p):
+    """The label step of alter-∝SVM by trying all 2^n labels of every bag."""
+    y = np.empty(len(f))
+    for k, p in enumerate(shares):
+        rows = np.flatnonzero(bags == k)
+        best = None
+        for labels in itertools.product([-1.0, 1.0], repeat=len(rows)):
+            labels = np.array(labels)
+            hinge = np.maximum(0, 1 - labels * f[rows]).sum()
+            cost = C * hinge + C_p * abs((labels > 0).sum() - p * len(rows))
+            if best is None or cost < best[0] - 1e-12:
+                best = (cost, labels)
+        y[rows] = best[1]
+    return y
+
+
+def alternating_svm(X, bags, shares, start, C, C_p):
+    """alter-∝SVM with a linear kernel, as Yu et al. print it: returns labels, w, b, objective."""
+    y, weight = start.copy(), 1e-5 * C
+    while weight < C:
+        weight = min(1.5 * weight, C)
+        last = np.inf
+        while True:
+            w, b = linear_svm(X, y, weight)
+            y = best_labels(X @ w + b, bags, shares, weight, C_p)
+            value = svm_objective(X, y, w, b, weight) + C_p * proportion_loss(y, bags, shares)
+            if last - value < 1e-4:
+                break
+            last = value
+    w, b = linear_svm(X, y, C)
+    return y, w, b, svm_objective(X, y, w, b, C) + C_p * proportion_loss(y, bags, shares)
+
+
+def linear_svm(X, y, C):
+    """argmin ½‖w‖² + C Σ max(0, 1 - y_i (w·x_i + b)), as a quadratic program with slacks."""
+    n, d = X.shape
+    if (y == y[0]).all():
+        return np.zeros(d), y[0]
+    found = minimize(
+        lambda z: 0.5 * z[:d] @ z[:d] + C * z[d + 1 :].sum(),
+        np.concatenate([np.zeros(d + 1), np.ones(n)]),
+        jac=lambda z: np.concatenate([z[:d], [0.0], np.full(n, C)]),
+        constraints={
+            "type": "ineq",
+            "fun": lambda z: y * (X @ z[:d] + z[d]) - 1 + z[d + 1 :],
+            "jac": lambda z: np.hstack([y[:, None] * X, y[:, None], np.eye(n)]),
+        },
+        bounds=[(None, None)] * (d + 1) + [(0, None)] * n,
+        method="SLSQP",
+        options={"maxiter": 1000, "ftol": 1e-12},
+    )
+    return found.x[:d], found.x[d]
+
+
+def svm_objective(X, y, w, b, C):
+    return 0.5 * w @ w + C * np.maximum(0, 1 - y * (X @ w + b)).sum()
+
+
+def nearest_neighbours_vote(W, prior):
+    """Weighted k-NN: every row the weighted mean of its neighbours' bag proportions."""
+    F = np.empty_like(prior)
+    for i in range(len(W)):
+        F[i] = sum(W[i, j] * prior[j] for j in range(len(W))) / W[i].sum()
+    return F

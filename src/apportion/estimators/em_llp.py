@@ -15,7 +15,12 @@ from sklearn.preprocessing import StandardScaler
 
 from apportion._typing import FloatArray
 from apportion.bags import Bags
-from apportion.baselines.expectation import Rule, expectation_maximisation, takes_weights
+from apportion.baselines.expectation import (
+    QuantileBins,
+    Rule,
+    expectation_maximisation,
+    takes_weights,
+)
 from apportion.estimators._inductive import InductiveClassifier
 from apportion.estimators.mean_map import MeanMap
 from apportion.project import reconcile
@@ -44,7 +49,8 @@ class EMLLP(InductiveClassifier):
     max_iter : int, default=50
         The most rounds.
     tol : float, default=1e-3
-        It ends when the mean row moves less than this share of its mass to other classes.
+        It ends when the mean row moves no more than this share of its mass to other classes, or
+        at most 2 % of it and no longer less than two rounds before, as trees do.
     decode : {"quota", "threshold"}, default="quota"
         How the fitted rows are labelled: every bag exactly its counts, or every row its most likely
         class in its bag. `predict` without totals is not concerned.
@@ -152,7 +158,8 @@ class EMLLP(InductiveClassifier):
         elif n_rows < _MANY_ROWS:
             learner = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         else:
-            learner = HistGradientBoostingClassifier(early_stopping=False)
+            trees = HistGradientBoostingClassifier(early_stopping=False)
+            learner = make_pipeline(QuantileBins(), trees)
         unset = {
             name: seed
             for name, value in learner.get_params().items()

@@ -39,11 +39,10 @@ class PropSVM(MarginClassifier):
     ----------
     kernel : {"linear", "rbf", "poly", "precomputed"} or callable, default="rbf"
         The kernel k(x, z) of rows. All but the linear one need n × n numbers of memory.
-    C : float, default=0.1
-        The weight of the hinge loss. It is smaller than usual for an SVM, because the labels are
-        unknown: with a large C almost any labels can be separated.
-    C_p : float, default=1.0
-        The weight of the proportion loss.
+    C : float, default=1.0
+        The weight of the hinge loss.
+    C_p : float, default=10.0
+        The weight of the proportion loss: large, as totals are mostly known better than guessed.
     method : {"alternating"}, default="alternating"
         How the objective is minimised.
     gamma : "scale" or float, default="scale"
@@ -107,8 +106,8 @@ class PropSVM(MarginClassifier):
     def __init__(
         self,
         kernel: Any = "rbf",
-        C: float = 0.1,
-        C_p: float = 1.0,
+        C: float = 1.0,
+        C_p: float = 10.0,
         *,
         method: str = "alternating",
         gamma: Any = "scale",

@@ -1,0 +1,142 @@
+"""Kernels in blocks against kernels as a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
+
+from apportion import InvCal, MeanMap, PropSVM, Totals
+from apportion.bags import match_bags
+from apportion.baselines import kernels
+from apportion.baselines.kernels import Expansion, Kernel, kernel_features, resolve_kernel
+from apportion.baselines.known_bags import known_bags
+
+X = np.random.default_rng(0).normal(size=(50, 3))
+Z = np.random.default_rng(1).normal(size=(40, 3))
+WHOLE = {
+    "linear": (Kernel("linear"), X @ Z.T),
+    "rbf": (Kernel("rbf", gamma=0.3), rbf_kernel(X, Z, gamma=0.3)),
+    "poly": (Kernel("poly", 0.5, 2, 1.0), polynomial_kernel(X, Z, degree=2, gamma=0.5, coef0=1.0)),
+    "callable": (Kernel(laplacian_kernel), laplacian_kernel(X, Z)),
+}
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(kernels, "_BLOCK_BYTES", 8 * 7 * 40)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.usefixtures("small_blocks")
+def test_sums_in_blocks_are_sums_over_the_whole(name):
+    kernel, whole = WHOLE[name]
+    weights = np.random.default_rng(2).normal(size=(40, 2))
+    np.testing.assert_allclose(kernel(X, Z), whole)
+    np.testing.assert_allclose(kernel.times(X, Z, weights), whole @ weights)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.usefixtures("small_blocks")
+def test_the_kernel_of_bag_means_is_the_mean_over_pairs(name):
+    kernel, _ = WHOLE[name]
+    codes = np.arange(50) % 4
+    bags = known_bags(match_bags(50, None, codes, np.full((4, 2), 0.5)))
+    between, own = kernel.between_means(X, bags.averages())
+    whole = kernel(X, X)
+    for k in range(4):
+        assert own[k] == pytest.approx(np.diag(whole)[codes == k].mean())
+        for m in range(4):
+            pairs = whole[np.ix_(codes == k, codes == m)]
+            assert between[k, m] == pytest.approx(pairs.mean())
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_compact_expansions_are_the_same_functions(name):
+    kernel, whole = WHOLE[name]
+    weights = np.random.default_rng(2).normal(size=(40, 2))
+    weights[::3] = 0.0
+    expansion = Expansion(kernel, Z, weights, np.array([1.0, -2.0]))
+    np.testing.assert_allclose(expansion(X), whole @ weights + [1.0, -2.0])
+    np.testing.assert_allclose(expansion.compact()(X), expansion(X))
+    assert len(expansion.compact().rows) == (3 if name == "linear" else 26)
+
+
+def test_an_expansion_without_rows_is_its_intercept():
+    kernel = Kernel("rbf")
+    none = Expansion(kernel, X, np.zeros((50, 1)), np.array([2.0])).compact()
+    np.testing.assert_array_equal(none(Z), np.full((40, 1), 2.0))
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_kernel_features_have_the_kernel_as_inner_product(name):
+    kernel, _ = WHOLE[name]
+    features, weights = kernel_features(kernel, X, "nothing")
+    whole = kernel(X, X)
+    np.testing.assert_allclose(features @ features.T, whole, atol=1e-6)
+    np.testing.assert_allclose(whole @ weights, features, atol=1e-6)
+
+
+def test_gamma_scale_is_that_of_scikit_learn():
+    assert resolve_kernel("rbf", "scale", 3, 0.0, X).gamma == pytest.approx(1 / (3 * X.var()))
+    assert resolve_kernel("rbf", "scale", 3, 0.0, np.zeros((4, 2))).gamma == 1.0
+    assert resolve_kernel("rbf", 0.7, 3, 0.0, X).gamma == 0.7
+
+
+@pytest.mark.parametrize("model", [PropSVM(), MeanMap("rbf")])
+def test_a_kernel_that_does_not_fit_is_refused_before_it_is_made(model, monkeypatch):
+    monkeypatch.setattr("apportion.memory.free_bytes", lambda: 1000)
+    with pytest.raises(MemoryError, match=r"kernel of 50 rows needs .* Use kernel='linear'"):
+        model.fit(X, bags=np.arange(50) % 2, proportions=np.array([0.4, 0.6]))
+
+
+def fitted(model, rows=X):
+    totals = Totals.from_labels((X[:, 0] > 0).astype(int), np.arange(50) % 5)
+    return model.fit(rows, bags=np.arange(50) % 5, proportions=totals)
+
+
+@pytest.mark.parametrize("estimator", [InvCal, MeanMap, PropSVM])
+def test_precomputed_and_callable_kernels_are_the_named_ones(estimator):
+    extra = {"n_starts": 3} if estimator is PropSVM else {}
+    named = fitted(estimator("rbf", C=1.0, gamma=0.2, random_state=0, **extra))
+    called = fitted(
+        estimator(lambda a, b: rbf_kernel(a, b, gamma=0.2), C=1.0, random_state=0, **extra)
+    )
+    np.testing.assert_allclose(called.predict_proba(Z), named.predict_proba(Z), atol=1e-8)
+    whole = rbf_kernel(X, X, gamma=0.2)
+    extra = {"n_starts": 10} if estimator is PropSVM else {}
+    named = fitted(estimator("rbf", C=1.0, gamma=0.2, random_state=0, **extra))
+    given = fitted(estimator("precomputed", C=1.0, random_state=0, **extra), whole)
+    np.testing.assert_allclose(
+        given.predict_proba(rbf_kernel(Z, X, gamma=0.2)), named.predict_proba(Z), atol=1e-3
+    )
+    assert given.__sklearn_tags__().input_tags.pairwise
+    with pytest.raises(ValueError, match=r"square matrix of all pairs of rows. Got shape \(50, 3"):
+        fitted(estimator("precomputed", **extra))
+
+
+@pytest.mark.parametrize("estimator", [InvCal, MeanMap, PropSVM])
+def test_coefficients_of_a_linear_kernel(estimator):
+    model = fitted(estimator("linear", random_state=0))
+    f = X @ model.coef_.T + model.intercept_
+    np.testing.assert_allclose(f, model.expansion_(X))
+    with pytest.raises(AttributeError, match="kernel='linear'"):
+        fitted(estimator("rbf", random_state=0)).coef_  # noqa: B018
+
+
+@pytest.mark.parametrize("estimator", [InvCal, MeanMap, PropSVM])
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"kernel": "cubic"}, "'kernel' parameter of .* must be one of 'linear', 'rbf', 'poly'"),
+        ({"gamma": 0.0}, r"'gamma' parameter of .* must be 'scale' or a float in the range \(0"),
+        ({"gamma": "auto"}, "'gamma' parameter of .* must be 'scale' or a float"),
+        ({"C": -1.0}, "'C' parameter of .* must be .*a float in the range"),
+        ({"degree": "two"}, "'degree' parameter"),
+        ({"decode": "argmax"}, "'decode' parameter"),
+        ({"kernel": lambda a, b: np.ones((2, 2))}, r"must return an array of shape"),
+    ],
+)
+def test_bad_parameters_are_named(estimator, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(estimator(**parameters))

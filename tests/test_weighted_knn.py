@@ -1,0 +1,25 @@
+"""Weighted k-NN against its definition."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apportion import KNNGraph, LabelPropagation, WeightedKNN
+from apportion.bags import match_bags
+from reference import knn_similarities, nearest_neighbours_vote
+from test_inv_cal import clouds
+
+
+def test_every_row_is_its_neighbours_mean():
+    X, _, bags, totals = clouds(0)
+    model = WeightedKNN(KNNGraph(5)).fit(X, bags=bags, proportions=totals)
+    prior = match_bags(80, None, bags, totals).prior()
+    wanted = nearest_neighbours_vote(knn_similarities(X, 5), prior)
+    np.testing.assert_allclose(model.label_distributions_, wanted, atol=1e-8)
+
+
+def test_it_is_the_first_term_of_the_propagation():
+    X, _, bags, totals = clouds(1)
+    ours = WeightedKNN().fit(X, bags=bags, proportions=totals)
+    first = LabelPropagation(order=1).fit(X, bags=bags, proportions=totals)
+    np.testing.assert_allclose(ours.label_distributions_, first.label_distributions_)
