@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from apportion._typing import FloatArray
+from apportion._typing import FloatArray, IntArray
 from apportion.memory import refuse_if_too_large
 
 KERNELS = ("linear", "rbf", "poly", "precomputed")
@@ -145,16 +145,49 @@ def resolve_kernel(kernel: Any, gamma: Any, degree: float, coef0: float, X: Floa
     return Kernel(kernel, float(gamma), float(degree), float(coef0))
 
 
-def kernel_features(kernel: Kernel, X: FloatArray, instead: str) -> tuple[FloatArray, FloatArray]:
-    """Return features Z of the rows with Z Zᵀ = K, and the weights V of K in them: Z = K V.
+class KernelFeatures(NamedTuple):
+    """Features Z of the rows with Z Zᵀ ≈ K, made from a few pivot rows: Z = k(X, X_pivots) V.
 
-    Directions with less than 10⁻¹⁰ of the largest eigenvalue are left out.
+    `unexplained` is the share of the kernel's trace that they leave out.
     """
-    K = kernel.gram(X, instead)
-    values, vectors = linalg.eigh(0.5 * (K + K.T))
-    kept = values > 1e-10 * max(float(values[-1]), 1e-300)
-    scale = np.sqrt(values[kept])
-    return vectors[:, kept] * scale, vectors[:, kept] / scale
+
+    Z: FloatArray
+    pivots: IntArray
+    V: FloatArray
+    unexplained: float
+
+
+def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatures:
+    """Return features by Cholesky factorisation with pivots, K ≈ L Lᵀ and Z = L.
+
+    Each step takes the row that is explained least so far, until none is left or there are
+    `max_rank`: then it is the Nyström approximation on these rows. Only their columns of K are
+    made.
+    """
+    n = len(X)
+    own = np.concatenate(
+        [np.diagonal(kernel(X[block], X[block])) for block in row_blocks(n, max(n // 100, 1))]
+        if kernel.name != "precomputed"
+        else [np.diagonal(X)]
+    )
+    left = own.copy()
+    L = np.zeros((n, min(n, max_rank)))
+    pivots: list[int] = []
+    for step in range(L.shape[1]):
+        pivot = int(np.argmax(left))
+        if left[pivot] <= 1e-10 * max(float(own.max()), 1e-300):
+            break
+        column = X[:, pivot] if kernel.name == "precomputed" else kernel(X, X[[pivot]])[:, 0]
+        rest = column - L[:, :step] @ L[pivot, :step]
+        L[:, step] = rest / np.sqrt(left[pivot])
+        left = np.maximum(left - L[:, step] ** 2, 0.0)
+        left[pivot] = 0.0
+        pivots.append(pivot)
+    rank = len(pivots)
+    Z = L[:, :rank]
+    V = linalg.solve_triangular(Z[pivots], np.eye(rank), lower=True).T
+    trace = max(float(own.sum()), 1e-300)
+    return KernelFeatures(Z, np.array(pivots, dtype=np.intp), V, float(left.sum()) / trace)
 
 
 def row_blocks(n_rows: int, width: int) -> Iterator[slice]:

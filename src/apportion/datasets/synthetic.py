@@ -41,3 +41,57 @@ def make_xor(
     corner = np.arange(n_rows) % 4
     X = corners[corner] + rng.standard_normal((n_rows, 2))
     return X, (corner % 2).astype(np.intp)
+
+
+def make_drifting_clouds(
+    n_rows: int = 600,
+    n_bags: int = 30,
+    *,
+    n_features: int = 2,
+    distance: float = 4.0,
+    drift: float = 1.0,
+    random_state: Any = None,
+) -> tuple[FloatArray, IntArray, IntArray]:
+    """Return two Gaussian clouds of unit covariance whose centres differ from bag to bag.
+
+    The two centres of a bag are `distance` apart along the first feature, and moved together by
+    `drift` times a standard Gaussian of the bag's own. A class then does not look alike in every
+    bag, which methods that compare bag means rely on. Shares of the second class are uniform
+    between .1 and .9.
+
+    Parameters
+    ----------
+    n_rows : int, default=600
+        The number of rows.
+    n_bags : int, default=30
+        The number of bags, of about equal size.
+    n_features : int, default=2
+        The number of features.
+    distance : float, default=4
+        Between the centres of the two classes.
+    drift : float, default=1
+        How far bags are moved.
+    random_state : int, RandomState or None, default=None
+        Draws all of it.
+
+    Returns
+    -------
+    X : ndarray of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows,)
+        The true labels, 0 and 1.
+    bags : ndarray of shape (n_rows,)
+        Bags, 0 … n_bags - 1.
+
+    Examples
+    --------
+    >>> X, y, bags = make_drifting_clouds(60, 5, random_state=0)
+    >>> X.shape, len(set(bags))
+    ((60, 2), 5)
+    """
+    rng = check_random_state(random_state)
+    bags = rng.permutation(np.arange(n_rows) % n_bags)
+    y = (rng.uniform(size=n_rows) < rng.uniform(0.1, 0.9, n_bags)[bags]).astype(np.intp)
+    X = rng.standard_normal((n_rows, n_features))
+    X += drift * rng.standard_normal((n_bags, n_features))[bags]
+    X[:, 0] += distance * (y - 0.5)
+    return X, y, bags

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from apportion._typing import FloatArray
 from apportion.bags import Bags
-from apportion.baselines.kernels import Expansion, kernel_features
+from apportion.baselines.kernels import Expansion, KernelFeatures, kernel_features
 from apportion.baselines.known_bags import known_bags
 from apportion.baselines.mean_operator import class_means, distrustful_c, softmax_of_means
 from apportion.estimators._inductive import KernelClassifier
@@ -29,8 +29,7 @@ class MeanMap(KernelClassifier):
     Parameters
     ----------
     kernel : {"linear", "rbf", "poly", "precomputed"} or callable, default="linear"
-        The kernel k(x, z) of rows. All but the linear one need n × n numbers of memory and n³ time;
-        for more rows put a `Nystroem` before a linear one.
+        The kernel k(x, z) of rows.
     C : "auto" or float, default="auto"
         The inverse weight of ‖θ‖². `"auto"` grows with the square root of how many labelled rows
         the bags are worth: estimated class means are noisy, and a C that suits known labels
@@ -43,6 +42,10 @@ class MeanMap(KernelClassifier):
         The degree of `"poly"`.
     coef0 : float, default=0.0
         The constant of `"poly"`.
+    max_rank : int, default=500
+        From more rows than this, a kernel that is not linear is replaced by its Nyström
+        approximation on so many rows, each the one that those before explain least; see
+        `unexplained_`.
     tol : float, default=1e-8
         The largest slope, per row, at which the search for θ ends.
     max_iter : int, default=5000
@@ -71,6 +74,8 @@ class MeanMap(KernelClassifier):
         The inverse weight of ‖θ‖² in use.
     expansion_ : Expansion
         The logits; their `coefficients` are `coef_` with a linear kernel.
+    unexplained_ : float
+        The share of the kernel's trace that its approximation leaves out; 0 for a linear one.
     n_iter_ : int
         Iterations of the search for θ.
 
@@ -97,6 +102,7 @@ class MeanMap(KernelClassifier):
         gamma: Any = "scale",
         degree: float = 3,
         coef0: float = 0.0,
+        max_rank: int = 500,
         tol: float = 1e-8,
         max_iter: int = 5000,
         decode: str = "quota",
@@ -108,6 +114,7 @@ class MeanMap(KernelClassifier):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.max_rank = max_rank
         self.tol = tol
         self.max_iter = max_iter
         self.decode = decode
@@ -117,15 +124,19 @@ class MeanMap(KernelClassifier):
         self._check_kernel()
         self._require_number("C", 0.0, open_=True, or_word="auto")
         self._require_number("ridge", 0.0)
+        self._require_number("max_rank", 1, whole=True)
         self._require_number("tol", 0.0)
         self._require_number("max_iter", 1, whole=True)
 
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
         known = known_bags(bags)
         kernel = self._kernel(X)
-        Z, V = X, None
-        if not kernel.linear:
-            Z, V = kernel_features(kernel, X, "kernel='linear' after a Nystroem")
+        d = X.shape[1]
+        Z, pivots, V, self.unexplained_ = (
+            KernelFeatures(X, np.arange(d), np.eye(d), 0.0)
+            if kernel.linear
+            else kernel_features(kernel, X, self.max_rank)
+        )
         self.class_means_ = class_means(Z, known, self.ridge)
         self.C_ = distrustful_c(Z, known) if self.C == "auto" else float(self.C)
         fit = softmax_of_means(
@@ -139,9 +150,10 @@ class MeanMap(KernelClassifier):
                 stacklevel=3,
             )
         self.n_iter_ = max(fit.n_iter, 1)
-        rows = np.eye(X.shape[1]) if V is None else X
-        weights = fit.coefficients.T if V is None else V @ fit.coefficients.T
-        self.expansion_ = Expansion(kernel, rows, weights, fit.intercept)
+        rows = np.eye(d) if kernel.linear else X
+        weights = np.zeros((len(rows), bags.n_classes))
+        weights[pivots] = V @ fit.coefficients.T
+        self.expansion_ = Expansion(kernel, rows, weights, fit.intercept).compact()
 
     def _soft_labels(self, X: Any) -> FloatArray:
         """Return the softmax of the logits."""
