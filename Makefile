@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check benchmark picture clean
+.PHONY: demo test check benchmark benchmark-methods picture clean
 
 demo: .venv/runtime
 	$(BIN)/python examples/demo.py
@@ -21,6 +21,10 @@ benchmark: .venv/dev
 	$(BIN)/python benchmarks/xor.py
 	$(BIN)/python benchmarks/acceleration.py
 	$(BIN)/python benchmarks/decoding.py
+
+benchmark-methods: .venv/dev
+	$(BIN)/python benchmarks/psvm_reference.py
+	$(BIN)/python benchmarks/methods.py
 
 picture: .venv/dev
 	$(BIN)/python examples/picture.py docs/images/xor.png

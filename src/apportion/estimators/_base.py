@@ -69,11 +69,10 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_rows,)
         """
         X = self._checked_new_rows(X)
-        F = self._soft_labels(X)
         if bags is None and proportions is None:
-            return np.asarray(self.classes_[self._most_likely(X, F)])
-        matched = match_bags(len(F), None, bags, proportions, classes=self.classes_)
-        F = self._under_totals(F, matched)
+            return np.asarray(self.classes_[self._most_likely(X)])
+        matched = match_bags(_num_samples(X), None, bags, proportions, classes=self.classes_)
+        F = self._under_totals(self._soft_labels(X), matched)
         decoded = (
             threshold(F, matched) if self.decode == "threshold" else self._quota(X, F, matched)
         )
@@ -144,9 +143,9 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         """Return soft labels of new rows, which have been checked."""
         raise NotImplementedError
 
-    def _most_likely(self, X: Any, F: FloatArray) -> IntArray:
-        """Return the rows' most likely classes, as positions in `classes_`."""
-        return threshold(F).labels
+    def _most_likely(self, X: Any) -> IntArray:
+        """Return the most likely classes of new rows, as positions in `classes_`."""
+        return threshold(self._soft_labels(X)).labels
 
     def _under_totals(self, F: FloatArray, matched: Bags) -> FloatArray:
         """Return the soft labels nearest to F that keep the totals."""

@@ -151,7 +151,7 @@ class MarginClassifier(KernelClassifier):
         """Return sigmoids of the functions, made to sum to one."""
         return sigmoids(self.expansion_(X), self.slope_)
 
-    def _most_likely(self, X: Any, F: FloatArray) -> IntArray:
+    def _most_likely(self, X: Any) -> IntArray:
         f = self.expansion_(X)
         return np.argmax(f, axis=1) if f.shape[1] > 1 else (f.sum(axis=1) > 0).astype(np.intp)
 
