@@ -129,6 +129,21 @@ def test_permuting_rows_with_many_copies(name):
 
 
 @every_estimator
+def test_permuting_rows_and_bags_where_many_bags_hold_the_same_rows(name):
+    rng = np.random.default_rng(2)
+    X = rng.integers(0, 2, (60, 2)).astype(float)
+    bags = np.repeat(np.arange(30), 2)
+    totals = Totals.from_labels((rng.random(60) < 0.2 + 0.6 * X[:, 0]).astype(int), bags)
+    order = rng.permutation(60)
+    table = {k: totals.lower[k, 1] for k in rng.permutation(30).tolist()}
+    whole = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    shuffled = clone(ESTIMATORS[name]).fit(X[order], bags=bags[order], proportions=table)
+    np.testing.assert_allclose(
+        shuffled.label_distributions_, whole.label_distributions_[order], atol=1e-3
+    )
+
+
+@every_estimator
 def test_renaming_bags_and_reordering_the_table_changes_nothing(name):
     X, _, bags, totals = blobs(2)
     table = {f"day {k}": dict(enumerate(totals.lower[k])) for k in reversed(range(4))}
@@ -312,7 +327,43 @@ def test_a_failed_fit_leaves_no_model(name):
     model.fit(X, bags=bags, proportions=totals)
     with pytest.raises(SupervisionError):
         model.fit(X[:, :1], bags=bags + 100, proportions=totals)
+    with pytest.raises(ValueError, match="found NaN"):
+        model.fit(np.full((60, 1), np.nan), bags=bags, proportions=totals)
     assert model.predict(X).shape == (60,)
+
+
+@every_estimator
+def test_warnings_point_at_the_user(name):
+    X, _, bags, _ = blobs(17)
+    model = clone(ESTIMATORS[name])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, bags=bags, proportions=np.full((4, 3), 1 / 3))
+        model.predict(np.full((1, 2), 1e6))
+        model.predict_proba(np.full((1, 2), 1e6))
+    ours = [w for w in caught if w.category.__module__.startswith("apportion")]
+    assert ours
+    assert {w.filename for w in ours} == {__file__}
+
+
+@every_estimator
+@pytest.mark.parametrize("size", [1e20, 1e-20])
+def test_large_and_small_float32(name, size):
+    X, _, bags, totals = blobs(18)
+    model = clone(ESTIMATORS[name]).fit(
+        (X * size).astype(np.float32), bags=bags, proportions=totals
+    )
+    assert np.isfinite(model.label_distributions_).all()
+
+
+@every_estimator
+def test_infinite_parameters_are_refused(name):
+    X, _, bags, totals = blobs(19)
+    for parameter in ("C_p", "ridge", "epsilon", "degree", "coef0", "tol", "alpha"):
+        if parameter in ESTIMATORS[name].get_params():
+            model = clone(ESTIMATORS[name]).set_params(**{parameter: np.inf})
+            with pytest.raises(ValueError, match=f"The '{parameter}' parameter of"):
+                model.fit(X, bags=bags, proportions=totals)
 
 
 @every_estimator

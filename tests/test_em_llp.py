@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from apportion import EMLLP, MeanMap, Totals
+from apportion import EMLLP, MeanMap, PropSVM, Totals
 from apportion.bags import match_bags
 from apportion.baselines.expectation import QuantileBins, Rule, expectation_maximisation
 from test_inv_cal import clouds
@@ -54,6 +54,15 @@ def test_soft_labels_enter_as_weights():
     np.testing.assert_array_equal(given, F)
     assert len(weights) == 6
     np.testing.assert_allclose(rule(X), np.tile(F.mean(axis=0), (3, 1)))
+
+
+def test_a_rare_class_is_learnt():
+    F = np.tile([0.6, 0.3995, 0.0005], (80, 1))
+    learner = Recorder([])
+    assert Rule(learner, np.zeros((80, 1)), F).present.tolist() == [0, 1, 2]
+    F[0] = [0.0, 0.0, 1.0]
+    Rule(learner, np.zeros((80, 1)), F)
+    assert (learner.seen[-1][1] == 2).sum() == 1
 
 
 def test_a_class_that_no_row_has_gets_nothing():
@@ -159,3 +168,26 @@ def test_bins_keep_order_and_are_few():
         order = np.argsort(X[:, j], kind="stable")
         assert (np.diff(binned[order, j]) >= 0).all()
     assert [len(np.unique(binned[:, j])) for j in range(4)] == [255, 255, 1, 3]
+
+
+def test_slow_progress_is_not_taken_for_rest():
+    X, _, bags, totals = clouds(8, n=300, n_bags=10)
+    model = EMLLP().fit(X, bags=bags, proportions=totals)
+    assert model.moves_[-1] <= 1e-4
+    further = EMLLP(tol=1e-6, max_iter=2000).fit(X, bags=bags, proportions=totals)
+    assert (model.predict(X) != further.predict(X)).mean() < 0.02
+
+
+def test_the_seed_reaches_the_start():
+    X, _, bags, totals = clouds(9)
+    runs = [
+        EMLLP(start=PropSVM(n_starts=1), max_iter=1, tol=1.0, random_state=0)
+        .fit(X, bags=bags, proportions=totals)
+        .predict_proba(X)
+        for _ in range(3)
+    ]
+    np.testing.assert_array_equal(runs[0], runs[1])
+    np.testing.assert_array_equal(runs[0], runs[2])
+    for start in ("mean map", LogisticRegression()):
+        with pytest.raises(ValueError, match="'start' parameter of EMLLP must be None"):
+            EMLLP(start=start).fit(X, bags=bags, proportions=totals)

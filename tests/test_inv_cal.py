@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apportion import InvCal, Totals
+from apportion import InvCal, MeanMap, PropSVM, Totals
 from apportion.datasets import make_bags
 from reference import bag_mean_regression
 
@@ -107,3 +107,19 @@ def test_a_class_against_the_rest():
     np.testing.assert_array_equal(
         model.predict(X), model.classes_[model.decision_function(X).argmax(axis=1)]
     )
+
+
+@pytest.mark.parametrize("estimator", [InvCal, MeanMap, PropSVM])
+def test_a_class_known_alone_is_learnt_from(estimator):
+    """Of some bags only one class's total is known: they still tell that class from the rest."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    X = rng.normal(size=(300, 3)) + 3 * np.eye(3)[y]
+    bags = np.arange(300) % 15
+    shares = Totals.from_labels(y, bags).lower.copy()
+    shares[:, 1:] = np.nan
+    model = estimator(random_state=0).fit(X, bags=bags, proportions=shares)
+    if estimator is not MeanMap:
+        first = model.decision_function(X)[:, 0] > 0
+        assert ((y == 0) == first).mean() > 0.8
+    assert np.isfinite(model.label_distributions_).all()

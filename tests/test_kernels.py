@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+import warnings
+
 import numpy as np
 import pytest
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
 
 from apportion import InvCal, MeanMap, PropSVM, Totals
@@ -42,10 +47,10 @@ def test_the_kernel_of_bag_means_is_the_mean_over_pairs(name):
     kernel, _ = WHOLE[name]
     codes = np.arange(50) % 4
     bags = known_bags(match_bags(50, None, codes, np.full((4, 2), 0.5)))
-    between, own = kernel.between_means(X, bags.averages())
+    between = kernel.between_means(X, bags.averages())
     whole = kernel(X, X)
+    np.testing.assert_allclose(kernel.diagonal(X), np.diag(whole))
     for k in range(4):
-        assert own[k] == pytest.approx(np.diag(whole)[codes == k].mean())
         for m in range(4):
             pairs = whole[np.ix_(codes == k, codes == m)]
             assert between[k, m] == pytest.approx(pairs.mean())
@@ -101,6 +106,9 @@ def test_a_kernel_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr("apportion.memory.free_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match=r"kernel of 50 rows needs .* Use kernel='linear'"):
         PropSVM().fit(X, bags=np.arange(50) % 2, proportions=np.array([0.4, 0.6]))
+    with pytest.raises(MemoryError, match=r"kernel of 50 bag means needs .* Use kernel='linear'"):
+        InvCal("rbf").fit(X, np.arange(50) % 2)
+    InvCal().fit(X, np.arange(50) % 2)
 
 
 def fitted(model, rows=X):
@@ -153,3 +161,69 @@ def test_coefficients_of_a_linear_kernel(estimator):
 def test_bad_parameters_are_named(estimator, parameters, message):
     with pytest.raises(ValueError, match=message):
         fitted(estimator(**parameters))
+
+
+@pytest.mark.parametrize("estimator", [InvCal, PropSVM])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize(("offset", "unit"), [(1e3, 1.0), (1e5, 1.0), (0.0, 1e4), (0.0, 1e-6)])
+def test_neither_offset_nor_unit_changes_the_answer(estimator, kernel, offset, unit):
+    """libsvm, which has an absolute tolerance, must not see them: it would not come to an end."""
+    power = 2 if kernel == "linear" else 0
+    # With labels PropSVM is an SVM. Without them other features mean other random starts.
+    y = (X[:, 0] > 0).astype(int) if estimator is PropSVM else None
+
+    def f(rows, C):
+        model = estimator(kernel, C=C, random_state=0)
+        if y is not None:
+            return model.fit(rows, y).decision_function(rows)
+        return fitted(model, rows).decision_function(rows)
+
+    np.testing.assert_allclose(f(unit * X + offset, 1.0 / unit**power), f(X, 1.0), atol=1e-2)
+
+
+def test_unscaled_features_come_to_an_end():
+    from sklearn.datasets import load_wine
+
+    rows, y = load_wine(return_X_y=True)
+    bags = np.arange(178) % 10
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        PropSVM("linear", n_starts=1, random_state=0).fit(
+            rows, bags=bags, proportions=Totals.from_labels(y, bags)
+        )
+
+
+def test_kernels_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match=r"kernel 'poly' of two rows is nan.*whole degree"):
+        fitted(InvCal("poly", degree=2.5))
+    with pytest.raises(ValueError, match=r"must be symmetric. Rows \d+ and \d+ have"):
+        fitted(PropSVM("precomputed"), np.random.default_rng(0).random((50, 50)))
+    far = -np.sqrt(((X[:, None] - X) ** 2).sum(axis=2))
+    with pytest.raises(ValueError, match="no positive k"):
+        fitted(MeanMap("precomputed"), far)
+    with pytest.raises(ValueError, match="not positive semidefinite"):
+        fitted(MeanMap("precomputed"), far + 0.1)
+
+
+def test_no_block_is_larger_than_it_says(monkeypatch):
+    """Not even for the diagonal, and whatever the number of rows."""
+    monkeypatch.setattr(kernels, "_BLOCK_BYTES", 8 * 400)
+    largest = 0
+
+    def watched(a, b):
+        nonlocal largest
+        largest = max(largest, len(a) * len(b))
+        return rbf_kernel(a, b, gamma=0.3)
+
+    fitted(MeanMap(watched))
+    fitted(InvCal(watched))
+    assert largest <= 400
+
+
+@pytest.mark.parametrize("estimator", [InvCal, MeanMap, PropSVM])
+def test_a_precomputed_kernel_is_not_kept(estimator):
+    whole = rbf_kernel(X, gamma=0.2)
+    model = fitted(estimator("precomputed", random_state=0), whole)
+    assert len(pickle.dumps(model.expansion_)) < 8 * 50 * 10
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        model.predict(sparse.csr_array(whole[:3]))

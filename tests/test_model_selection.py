@@ -67,8 +67,13 @@ def test_folds_are_balanced_and_do_not_depend_on_the_order_of_rows():
         strict=True,
     ):
         assert set(bags[one[1]]) == set(bags[order][two[1]])
-    with pytest.raises(SupervisionError, match="no bag ids"):
+    with pytest.raises(SupervisionError, match=r"no bag ids.*enable_metadata_routing"):
         list(BagKFold().split(bags))
+    dealt = {
+        tuple(np.concatenate([test for _, test in folds.split(bags, bags=bags)]).tolist())
+        for folds in (BagKFold(3, shuffle=True, random_state=seed) for seed in range(10))
+    }
+    assert len(dealt) > 5
     with pytest.raises(ValueError, match="5 values for 3 rows"):
         list(BagKFold().split(np.zeros(3), bags=np.arange(5)))
     assert BagKFold(4).get_n_splits() == 4
@@ -105,6 +110,15 @@ def test_deviance_is_that_of_poisson_counts():
     assert proportion_deviance(P, bags, wide) == pytest.approx(0.0, abs=1e-12)
 
 
+def test_a_perfect_answer_deviates_by_nothing():
+    assert proportion_deviance(np.eye(2), [0, 1], np.eye(2)) == 0.0
+    pure = np.tile([1.0, 0.0], (20, 1))
+    assert proportion_deviance(pure, np.zeros(20, int), np.array([[1.0, 0.0]])) == 0.0
+    inside = Totals.from_intervals({0: {"a": 0.5, "b": 0.0}}, {0: {"a": 1.0, "b": 0.5}})
+    assert proportion_deviance(pure[:4], np.zeros(4, int), inside) == 0.0
+    assert proportion_deviance(pure[:2], [0, 0], np.array([[0.5, 0.5]])) > 0.1
+
+
 def test_scorers_say_what_they_need():
     X, _, bags, totals = blobs()
     model = MeanMap().fit(X, bags=bags, proportions=totals)
@@ -112,8 +126,13 @@ def test_scorers_say_what_they_need():
         ProportionScorer()(model, X)
     with pytest.raises(ValueError, match="one of 'absolute_error', 'deviance', 'smoothness'"):
         ProportionScorer("accuracy")(model, X, bags=bags, proportions=totals)
-    with pytest.raises(ValueError, match="'scoring' parameter of ProportionSearchCV"):
-        ProportionSearchCV(model, {}, scoring="accuracy").fit(X, bags=bags, proportions=totals)
+    for scoring in ("accuracy", None, {"a": ProportionScorer()}, 5):
+        with pytest.raises(ValueError, match="'scoring' parameter of ProportionSearchCV"):
+            ProportionSearchCV(model, {}, scoring=scoring).fit(X, bags=bags, proportions=totals)
+    kernel = rbf_kernel(X)
+    model = InvCal("precomputed").fit(kernel, bags=bags, proportions=totals)
+    with pytest.raises(ValueError, match="hold similarities, not features"):
+        ProportionScorer("smoothness")(model, kernel, bags=bags, proportions=totals)
     with pytest.raises(SupervisionError, match="two bags or more"):
         ProportionSearchCV(model, {}).fit(X, bags=np.zeros(120), proportions={0: {0: 0.5, 1: 0.5}})
 
@@ -188,6 +207,10 @@ def test_every_form_of_input_goes_through(n_bags):
         assert search.best_estimator_[-1].transduction_.shape == (120,)
         assert search.score(rows, bags=ids, proportions=shares) > -0.4
         assert search.n_features_in_ == 2
+        under = search.predict(rows, bags=ids, proportions=shares)
+        np.testing.assert_array_equal(under, search.best_estimator_[-1].transduction_)
+        if rows is not X:
+            assert search.feature_names_in_.tolist() == ["a", "b"]
         assert search.classes_.tolist() == [0, 1, 2]
         assert (search.predict(rows) == y).mean() > 0.5
 
@@ -293,3 +316,30 @@ def test_selection_finds_the_kernel_that_xor_needs():
     search.fit(X, bags=bags, proportions=totals)
     assert search.best_params_ == {"kernel": "rbf"}
     assert (search.best_estimator_.transduction_ == y).mean() > 0.95
+
+
+def test_a_function_can_score():
+    X, _, bags, totals = blobs(11)
+
+    def largest_bag_error(estimator, X, y=None, *, bags, proportions):
+        labels = estimator.predict(X)
+        return -max(
+            bag_proportion_error(labels[bags == k], bags[bags == k], proportions)
+            for k in np.unique(bags)
+        )
+
+    search = ProportionSearchCV(MeanMap(), {"C": [1e-3, 1.0]}, scoring=largest_bag_error)
+    search.fit(X, bags=bags, proportions=totals)
+    mean = ProportionSearchCV(MeanMap(), {"C": [1e-3, 1.0]}).fit(X, bags=bags, proportions=totals)
+    assert search.best_score_ < mean.best_score_
+    assert search.score(X, bags=bags, proportions=totals) <= 0
+
+
+def test_totals_reach_a_search_inside_a_pipeline():
+    X, _, bags, totals = blobs(12)
+    known = {"bags": bags, "proportions": totals}
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler(), ProportionSearchCV(MeanMap(), {"C": [0.1, 1.0]}))
+        pipeline.fit(X, **known)
+        labels = pipeline.predict(X, **known)
+    np.testing.assert_array_equal(labels, pipeline[-1].best_estimator_.transduction_)

@@ -10,7 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from apportion import PropSVM, Totals
 from apportion.baselines.alternating_svm import PropSVMProblem, random_start
-from apportion.baselines.kernels import Kernel
 from apportion.datasets import make_bags, make_xor
 from apportion.multipliers import Groups
 from reference import (
@@ -26,7 +25,7 @@ from test_inv_cal import clouds, opposite_clouds
 def problem(X, bags, shares, C=1.0, C_p=1.0, fixed=None, width=0.0):
     sizes = np.bincount(bags[bags >= 0], minlength=len(shares)).astype(float)
     return PropSVMProblem(
-        Kernel("linear"),
+        True,
         X,
         Groups(bags, len(shares)),
         np.maximum(sizes * (shares - width), 0.0),

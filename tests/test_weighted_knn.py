@@ -23,3 +23,15 @@ def test_it_is_the_first_term_of_the_propagation():
     ours = WeightedKNN().fit(X, bags=bags, proportions=totals)
     first = LabelPropagation(order=1).fit(X, bags=bags, proportions=totals)
     np.testing.assert_allclose(ours.label_distributions_, first.label_distributions_)
+
+
+def test_new_rows_average_bag_proportions_too():
+    X, _, bags, totals = clouds(2)
+    model = WeightedKNN(KNNGraph(5)).fit(X, bags=bags, proportions=totals)
+    new = X[:6] + 0.05
+    weights, _ = model.graph_.affinities(new)
+    weights = weights.toarray()
+    prior = match_bags(80, None, bags, totals).prior()
+    np.testing.assert_allclose(
+        model.predict_proba(new), weights @ prior / weights.sum(axis=1, keepdims=True)
+    )

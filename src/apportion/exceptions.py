@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class SupervisionError(ValueError):
@@ -36,6 +38,15 @@ class IsolatedRowsWarning(UserWarning):
 
 class DuplicateRowsWarning(UserWarning):
     """So many rows are equal that the graph cannot tell their neighbourhoods apart."""
+
+
+def users_level() -> int:
+    """Return the `stacklevel` at which a warning points to the first line outside this package."""
+    package = str(Path(__file__).parent)
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def name_some(items: Iterable[object], most: int = 5) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import rel_entr
+from scipy.special import kl_div
 
 from apportion._typing import AnyArray, FloatArray
 from apportion.bags import Bags, match_bags
@@ -44,8 +44,9 @@ def proportion_deviance(soft_labels: Any, bags: Any, proportions: Any) -> float:
 
     `2 Σ_k n_k Σ_h π_kh log(π_kh / q_kh) / Σ_k n_k`, with given shares π and soft labels' shares q:
     the multinomial deviance of the bags' counts, and their Poisson deviance too, as both tables
-    have the same sums. Where totals are intervals, π is the allowed point nearest to q. Shares q
-    below half a row count as half a row.
+    have the same sums. Where totals are intervals, π is the allowed point nearest to q. Of a class
+    that a bag does have, less than half a row counts as half a row, or one class forgotten would
+    weigh infinitely.
 
     Parameters
     ----------
@@ -151,13 +152,12 @@ def bag_errors(F: FloatArray, bags: Bags) -> FloatArray:
 
 
 def bag_deviances(F: FloatArray, bags: Bags) -> FloatArray:
-    """Return each bag's deviance, `2 n_k KL(π_k ‖ q_k)`."""
+    """Return each bag's deviance, `2 n_k Σ_h π log(π/q) - π + q`."""
     sizes = np.maximum(bags.groups.sizes, 1.0)[:, None]
     found = bags.groups.sum(F)
     given = nearest_totals(found, bags.lower, bags.upper, found.sum(axis=1)) / sizes
-    shares = np.maximum(found / sizes, 0.5 / sizes)
-    shares /= shares.sum(axis=1, keepdims=True)
-    return np.asarray(2.0 * sizes[:, 0] * rel_entr(given, shares).sum(axis=1))
+    shares = np.where(given > 0, np.maximum(found, 0.5), found) / sizes
+    return np.asarray(2.0 * sizes[:, 0] * kl_div(given, shares).sum(axis=1))
 
 
 def rows_to_change(difference: FloatArray) -> FloatArray:

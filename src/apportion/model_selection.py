@@ -42,8 +42,8 @@ class BagKFold(BaseCrossValidator):
     n_splits : int, default=5
         The number of folds.
     shuffle : bool, default=False
-        Deal the bags at random; else larger bags come first, equally large ones in the order of
-        their ids.
+        Deal the bags in random order, each to the fold that has fewest rows; else larger bags come
+        first, equally large ones in the order of their ids.
     random_state : int, RandomState or None, default=None
         Draws the order, with `shuffle`.
 
@@ -90,7 +90,11 @@ class BagKFold(BaseCrossValidator):
         """Return the fold of every row, -1 for rows in no bag."""
         if bags is None:
             raise SupervisionError(
-                "BagKFold", "no bag ids", "one id a row", "pass bags=... to split or to the search"
+                "BagKFold",
+                "no bag ids",
+                "one id a row",
+                "pass bags=... to split; to scikit-learn's searches as well, with "
+                "sklearn.set_config(enable_metadata_routing=True)",
             )
         codes, ids = factorize(bags, "bag id")
         if len(codes) != n_rows:
@@ -101,11 +105,13 @@ class BagKFold(BaseCrossValidator):
                 f"bags, {len(ids)}. Got {self.n_splits!r} instead."
             )
         sizes = np.bincount(codes[codes >= 0], minlength=len(ids))
-        by_id = sorted_classes(ids)[1]
+        order = sorted_classes(ids)[1]
         if self.shuffle:
-            by_id = check_random_state(self.random_state).permutation(by_id)
+            order = check_random_state(self.random_state).permutation(order)
+        else:
+            order = order[np.argsort(-sizes[order], kind="stable")]
         fold_of, filled = np.full(len(ids) + 1, -1), np.zeros(self.n_splits)
-        for bag in by_id[np.argsort(-sizes[by_id], kind="stable")]:
+        for bag in order:
             fold_of[bag] = np.argmin(filled)
             filled[fold_of[bag]] += sizes[bag]
         return np.asarray(fold_of[codes])
@@ -124,7 +130,7 @@ class ProportionScorer(BaseEstimator):
         exactly its counts by the probabilities.
     graph : Graph, optional
         The graph of neighbours for `"smoothness"`, by default `KNNGraph()`, fitted to the rows that
-        are scored.
+        are scored as they come in: a pipeline's scaler has not seen them.
 
     Examples
     --------
@@ -187,10 +193,28 @@ class ProportionScorer(BaseEstimator):
         P = np.asarray(estimator.predict_proba(X), dtype=np.float64)
         if self.metric == "deviance":
             return -float(bag_deviances(P, matched).sum() / max(matched.groups.sizes.sum(), 1.0))
+        if self.graph is None and get_tags(estimator).input_tags.pairwise:
+            raise ValueError(
+                "The 'smoothness' of an estimator on precomputed similarities needs neighbours, "
+                "and these rows hold similarities, not features. Use 'deviance' instead."
+            )
         graph = (KNNGraph() if self.graph is None else clone(self.graph)).fit(np.asarray(X))
         ranks = hash_ranks(np.asarray(X) if graph.sees_features else None, len(P))
         labels = quota(reconcile(P, matched), matched, ranks).labels
         return graph.label_smoothness(labels, len(classes))
+
+
+class _FunctionScorer(ProportionScorer):
+    """A function of (estimator, X, y, bags=, proportions=) as a scorer that asks for its totals."""
+
+    def __init__(self, function: Callable[..., float]) -> None:
+        self.function = function
+
+    def score(
+        self, estimator: Any, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None
+    ) -> float:
+        """Return what the function returns."""
+        return float(self.function(estimator, X, y, bags=bags, proportions=proportions))
 
 
 def _best_has(name: str) -> Callable[[Any], bool]:
@@ -213,8 +237,8 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
     param_grid : dict or list of dict
         Parameter names and the values to try.
     scoring : {"absolute_error", "deviance", "smoothness"} or callable, default="absolute_error"
-        See `ProportionScorer`; or a function of (estimator, X, y) that takes `bags` and
-        `proportions`.
+        See `ProportionScorer`; or a function of (estimator, X, y, bags=, proportions=) that returns
+        a number, the higher the better.
     n_jobs : int, optional
         How many fits run side by side.
     refit : bool, default=True
@@ -264,6 +288,8 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
     """
 
     __metadata_request__fit = {"bags": True, "proportions": True}  # noqa: RUF012
+    __metadata_request__predict = {"bags": True, "proportions": True}  # noqa: RUF012
+    __metadata_request__predict_proba = {"bags": True, "proportions": True}  # noqa: RUF012
     __metadata_request__score = {"bags": True, "proportions": True}  # noqa: RUF012
 
     def __init__(
@@ -349,6 +375,11 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
         """The number of features."""
         return int(self._best().n_features_in_)
 
+    @property
+    def feature_names_in_(self) -> AnyArray:
+        """The names of the features, where rows came as a dataframe."""
+        return np.asarray(self._best().feature_names_in_)
+
     def score(self, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None) -> float:
         """Return the search's own score of the best candidate on these rows.
 
@@ -364,19 +395,26 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
         return float(self.scorer_(self._best(), X, bags=bags, proportions=proportions))
 
     @available_if(_best_has("predict"))  # type: ignore[untyped-decorator]
-    def predict(self, X: Any, **params: Any) -> AnyArray:
-        """Return the best candidate's labels; bags and totals may go with X."""
-        return np.asarray(self._best().predict(X, **params))
+    def predict(self, X: Any, *, bags: Any = None, proportions: Any = None) -> AnyArray:
+        """Return the best candidate's labels, under the totals of the rows' bags where given."""
+        return np.asarray(self._ask("predict", X, bags, proportions))
 
     @available_if(_best_has("predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any, **params: Any) -> FloatArray:
-        """Return the best candidate's soft labels; bags and totals may go with X."""
-        return np.asarray(self._best().predict_proba(X, **params))
+    def predict_proba(self, X: Any, *, bags: Any = None, proportions: Any = None) -> FloatArray:
+        """Return the best candidate's soft labels, under the totals of the bags where given."""
+        return np.asarray(self._ask("predict_proba", X, bags, proportions))
 
     @available_if(_best_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> FloatArray:
         """Return the best candidate's decision function."""
         return np.asarray(self._best().decision_function(X))
+
+    def _ask(self, method: str, X: Any, bags: Any, proportions: Any) -> Any:
+        ask = getattr(self._best(), method)
+        if bags is None and proportions is None:
+            return ask(X)
+        with sklearn.config_context(enable_metadata_routing=True):
+            return ask(X, bags=bags, proportions=proportions)
 
     def _best(self) -> Any:
         check_is_fitted(self, "search_")
@@ -388,14 +426,16 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self.best_estimator_
 
     def _scorer(self) -> Any:
-        if isinstance(self.scoring, str):
-            if self.scoring not in METRICS:
-                raise ValueError(
-                    f"The 'scoring' parameter of ProportionSearchCV must be one of "
-                    f"{', '.join(map(repr, METRICS))} or a callable. Got {self.scoring!r} instead."
-                )
+        if isinstance(self.scoring, str) and self.scoring in METRICS:
             return ProportionScorer(self.scoring)
-        return self.scoring
+        if not callable(self.scoring):
+            raise ValueError(
+                f"The 'scoring' parameter of ProportionSearchCV must be one of "
+                f"{', '.join(map(repr, METRICS))} or a callable. Got {self.scoring!r} instead."
+            )
+        if hasattr(self.scoring, "get_metadata_routing"):
+            return self.scoring
+        return _FunctionScorer(self.scoring)
 
     def _splitter(self, n_bags: int) -> Any:
         if self.cv is None:

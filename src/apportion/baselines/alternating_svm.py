@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from sklearn.utils.parallel import Parallel, delayed
 
 from apportion._typing import AnyArray, FloatArray, IntArray
-from apportion.baselines.kernels import Kernel
+from apportion.baselines.kernels import LIBSVM_ITERATIONS
 from apportion.multipliers import Groups
 
 _FIRST_SHARE = 1e-5
@@ -37,10 +37,10 @@ class PropSVMProblem:
 
     Attributes
     ----------
-    kernel : Kernel
-        Its feature space is φ's.
-    X : ndarray of shape (n_rows, n_features)
-        Rows; with a kernel that is not linear, all n × n similarities.
+    linear : bool
+        Whether X holds features, with φ(x) = x, and not similarities.
+    X : ndarray of shape (n_rows, n_features) or (n_rows, n_rows)
+        Rows, or the similarities φ(x)·φ(z) of all pairs.
     groups : Groups
         The open rows by bag.
     lower, upper : ndarray of shape (n_bags,)
@@ -51,7 +51,7 @@ class PropSVMProblem:
         Weights of the hinge loss and of the proportion loss.
     """
 
-    kernel: Kernel
+    linear: bool
     X: FloatArray
     groups: Groups
     lower: FloatArray
@@ -65,15 +65,15 @@ class PropSVMProblem:
         n = len(y)
         if (y == y[0]).all():
             return Machine(np.zeros(n), float(y[0]), y.copy(), 0.0)
-        how = "linear" if self.kernel.linear else "precomputed"
+        how = "linear" if self.linear else "precomputed"
         with sklearn.config_context(assume_finite=True):
-            svm = SVC(kernel=how, C=C, cache_size=500).fit(self.X, y)
+            svm = SVC(kernel=how, C=C, cache_size=500, max_iter=LIBSVM_ITERATIONS).fit(self.X, y)
         weights = np.zeros(n)
         weights[svm.support_] = svm.dual_coef_[0]
         b = float(svm.intercept_[0])
         rows = self.X[svm.support_]
         alpha = weights[svm.support_]
-        f = self.X @ (rows.T @ alpha) if self.kernel.linear else rows.T @ alpha
+        f = self.X @ (rows.T @ alpha) if self.linear else rows.T @ alpha
         return Machine(weights, b, f + b, 0.5 * float(weights @ f))
 
     def label(self, f: FloatArray, C: float) -> FloatArray:

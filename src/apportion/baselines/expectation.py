@@ -30,11 +30,15 @@ class EMSolution:
 
 
 class Rule:
-    """A classifier fitted to soft labels: each row counts for every class by its soft label."""
+    """A classifier fitted to soft labels: each row counts for every class by its soft label.
+
+    Soft labels below a thousandth of the class's largest are left out.
+    """
 
     def __init__(self, learner: Any, X: FloatArray, F: FloatArray) -> None:
         self.n_classes = F.shape[1]
-        kept = (F >= _LEAST_WEIGHT) | (F.max(axis=1, keepdims=True) == F)
+        kept = (F > 0) & (_LEAST_WEIGHT * F.max(axis=0) <= F)
+        kept |= F.max(axis=1, keepdims=True) == F
         rows, labels = np.nonzero(kept)
         weights = F[rows, labels]
         self.present = np.unique(labels)
@@ -100,7 +104,7 @@ def expectation_maximisation(
 
 def _settled(moves: list[float], tol: float) -> bool:
     still = moves[-1] <= tol
-    jitters = len(moves) > 2 and moves[-1] <= _LITTLE and moves[-1] > 0.9 * moves[-3]
+    jitters = len(moves) > 3 and moves[-1] <= _LITTLE and moves[-1] >= moves[-4]
     return still or jitters
 
 

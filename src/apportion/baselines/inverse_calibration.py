@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.svm import SVR
 
 from apportion._typing import FloatArray
-from apportion.baselines.kernels import Expansion, Kernel
+from apportion.baselines.kernels import LIBSVM_ITERATIONS, Expansion, Kernel
 from apportion.baselines.known_bags import KnownBags
 
 _REACH = 10.0
@@ -27,19 +27,44 @@ def inverse_calibration(
     m_k is the mean of bag k, which in the kernel's feature space is Σ_{i in k} φ(x_i) / n_k; π_k is
     clipped to [clip, 1 - clip]; |·|_ε is 0 within ±ε. Bags known in part weigh less. Without C it
     is 10 divided by the variance of the rows in the kernel's feature space; it is returned too.
+
+    libsvm sees bag means centred and in units of that variance, which changes nothing but b and how
+    well it does.
     """
     averages = bags.averages()
-    between, own = kernel.between_means(X, averages)
-    if C is None:
-        weights = bags.groups.sizes / bags.groups.sizes.sum()
-        variance = float(weights @ own - weights @ between @ weights)
-        C = _REACH / variance if variance > 1e-12 * float(weights @ own) else 1.0
+    weights = bags.groups.sizes / bags.groups.sizes.sum()
+    if kernel.linear:
+        centre = weights @ (averages @ X)
+        means = averages @ X - centre
+        variance = float(weights @ (averages @ ((X - centre) ** 2).sum(axis=1)))
+        level = means @ centre
+    else:
+        means = kernel.between_means(X, averages)
+        level = weights @ means
+        variance = float(weights @ (averages @ kernel.diagonal(X)) - level @ weights)
+        means = means - level - level[:, None] + level @ weights
+    variance = variance if variance > 0 else 1.0
+    C = _REACH / variance if C is None else C
+
     shares = np.clip(bags.shares[:, tasks], clip, 1.0 - clip)
     targets = np.log(shares / (1.0 - shares))
     duals, intercepts = np.zeros(targets.shape), np.zeros(len(tasks))
-    for j in range(len(tasks)):
-        machine = SVR(kernel="precomputed", C=C, epsilon=epsilon, tol=1e-6, cache_size=500)
-        machine.fit(between, targets[:, j], sample_weight=bags.known)
-        duals[machine.support_, j] = machine.dual_coef_[0]
-        intercepts[j] = machine.intercept_[0]
+    for j, h in enumerate(tasks):
+        some = np.flatnonzero(bags.known[:, h])
+        if not some.size:
+            intercepts[j] = targets[:, j].mean()
+            continue
+        machine = SVR(
+            kernel="linear" if kernel.linear else "precomputed",
+            C=C * variance,
+            epsilon=epsilon,
+            tol=1e-6,
+            cache_size=500,
+            max_iter=LIBSVM_ITERATIONS,
+        )
+        inputs = means[some] / np.sqrt(variance) if kernel.linear else means[np.ix_(some, some)]
+        inputs = inputs if kernel.linear else inputs / variance
+        machine.fit(inputs, targets[some, j], sample_weight=bags.known[some, h])
+        duals[some[machine.support_], j] = machine.dual_coef_[0] / variance
+        intercepts[j] = machine.intercept_[0] - level @ duals[:, j]
     return Expansion(kernel, X, np.asarray(averages.T @ duals), intercepts), C

@@ -15,6 +15,9 @@ from apportion.memory import refuse_if_too_large
 
 KERNELS = ("linear", "rbf", "poly", "precomputed")
 
+LIBSVM_ITERATIONS = 1_000_000
+"""libsvm may otherwise go on for ever; at this many steps it stops, and scikit-learn warns."""
+
 _BLOCK_BYTES = 2**25
 
 
@@ -47,13 +50,29 @@ class Kernel:
                     f"The kernel function must return an array of shape {(len(X), len(Z))}, one "
                     f"value a pair of rows. Got shape {found.shape}."
                 )
-            return found
-        parameters = {
-            "linear": {},
-            "rbf": {"gamma": self.gamma},
-            "poly": {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0},
-        }[self.name]
-        return np.asarray(pairwise_kernels(X, Z, metric=self.name, **parameters))
+        else:
+            parameters = {
+                "linear": {},
+                "rbf": {"gamma": self.gamma},
+                "poly": {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0},
+            }[self.name]
+            found = np.asarray(pairwise_kernels(X, Z, metric=self.name, **parameters))
+        if not np.isfinite(found).all():
+            i, j = np.argwhere(~np.isfinite(found))[0]
+            raise ValueError(
+                f"The kernel {self.name!r} of two rows is {found[i, j]}. Allowed: finite numbers. "
+                "To mend: rescale the features; a polynomial needs a whole degree."
+            )
+        return found
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Return k(x, x) of every row."""
+        if self.name == "precomputed":
+            return np.diagonal(X).copy()
+        side = max(1, int(np.sqrt(_BLOCK_BYTES / 8)))
+        starts = range(0, len(X), side)
+        blocks = [X[first : first + side] for first in starts]
+        return np.concatenate([np.diagonal(self(block, block)) for block in blocks])
 
     @property
     def linear(self) -> bool:
@@ -70,29 +89,28 @@ class Kernel:
                 total[block] = self(X[block], Z) @ weights
         return total
 
-    def between_means(self, X: FloatArray, averages: Any) -> tuple[FloatArray, FloatArray]:
-        """Return the kernel of bag means, A K Aᵀ, and the bags' mean k(x, x).
+    def between_means(self, X: FloatArray, averages: Any) -> FloatArray:
+        """Return the kernel of bag means, A K Aᵀ, for the sparse matrix A that takes means.
 
-        A is the sparse (n_bags × n_rows) matrix that takes means. K itself is never held: it passes
-        by in blocks.
+        K itself is never held: it passes by in blocks.
         """
-        if self.linear:
-            means = averages @ X
-            return np.asarray(means @ means.T), np.asarray(averages @ (X**2).sum(axis=1))
-        total = np.zeros((averages.shape[0],) * 2)
-        own = np.zeros(len(X))
+        n_bags = averages.shape[0]
+        refuse_if_too_large(
+            f"The kernel of {n_bags} bag means",
+            3 * 8 * n_bags**2,
+            "kernel='linear', larger bags, MeanMap or EMLLP",
+        )
+        total = np.zeros((n_bags, n_bags))
         by_row = averages.tocsc()
         for block in row_blocks(len(X), len(X)):
-            similar = self(X[block], X)
-            own[block] = np.diagonal(similar, block.start)
-            total += by_row[:, block] @ (similar @ averages.T)
-        return 0.5 * (total + total.T), np.asarray(averages @ own)
+            total += by_row[:, block] @ (self(X[block], X) @ averages.T)
+        return 0.5 * (total + total.T)
 
     def gram(self, X: FloatArray, instead: str) -> FloatArray:
         """Return all n × n similarities, or refuse before anything is allocated."""
         if self.name == "precomputed":
             return X
-        refuse_if_too_large(f"The kernel of {len(X)} rows", 2 * 8 * len(X) ** 2, instead)
+        refuse_if_too_large(f"The kernel of {len(X)} rows", 3 * 8 * len(X) ** 2, instead)
         return self(X, X)
 
 
@@ -127,7 +145,8 @@ class Expansion:
             d = self.rows.shape[1]
             return Expansion(self.kernel, np.eye(d), self.coefficients.T, self.intercept)
         if self.kernel.name == "precomputed":
-            return self
+            none = np.empty((len(self.weights), 0))
+            return Expansion(self.kernel, none, self.weights, self.intercept)
         used = np.any(self.weights != 0, axis=1)
         return Expansion(self.kernel, self.rows[used], self.weights[used], self.intercept)
 
@@ -164,30 +183,37 @@ def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatu
     `max_rank`: then it is the Nyström approximation on these rows. Only their columns of K are
     made.
     """
-    n = len(X)
-    own = np.concatenate(
-        [np.diagonal(kernel(X[block], X[block])) for block in row_blocks(n, max(n // 100, 1))]
-        if kernel.name != "precomputed"
-        else [np.diagonal(X)]
-    )
+    own = kernel.diagonal(X)
+    largest = float(own.max(initial=0.0))
+    if largest <= 0:
+        raise ValueError(
+            f"The kernel {kernel.name!r} has no positive k(x, x), so it is no inner product. Give "
+            "a positive semidefinite kernel: a similarity, not a distance."
+        )
     left = own.copy()
-    L = np.zeros((n, min(n, max_rank)))
+    L = np.zeros((len(X), min(len(X), max_rank)))
     pivots: list[int] = []
     for step in range(L.shape[1]):
         pivot = int(np.argmax(left))
-        if left[pivot] <= 1e-10 * max(float(own.max()), 1e-300):
+        if left[pivot] <= 1e-10 * largest:
             break
         column = X[:, pivot] if kernel.name == "precomputed" else kernel(X, X[[pivot]])[:, 0]
         rest = column - L[:, :step] @ L[pivot, :step]
         L[:, step] = rest / np.sqrt(left[pivot])
-        left = np.maximum(left - L[:, step] ** 2, 0.0)
+        left -= L[:, step] ** 2
         left[pivot] = 0.0
         pivots.append(pivot)
+    if left.min() < -1e-3 * largest:
+        raise ValueError(
+            f"The kernel {kernel.name!r} is not positive semidefinite: a residual k(x, x) is "
+            f"{left.min():.3g}, the largest k(x, x) {largest:.3g}. Give a kernel that is an inner "
+            "product in some space, such as 'rbf'."
+        )
     rank = len(pivots)
     Z = L[:, :rank]
     V = linalg.solve_triangular(Z[pivots], np.eye(rank), lower=True).T
-    trace = max(float(own.sum()), 1e-300)
-    return KernelFeatures(Z, np.array(pivots, dtype=np.intp), V, float(left.sum()) / trace)
+    unexplained = max(float(left.sum() / own.sum()), 0.0)
+    return KernelFeatures(Z, np.array(pivots, dtype=np.intp), V, unexplained)
 
 
 def row_blocks(n_rows: int, width: int) -> Iterator[slice]:

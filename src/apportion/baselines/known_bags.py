@@ -25,13 +25,18 @@ class KnownBags:
         The rows by bag.
     shares : ndarray of shape (n_bags, n_classes)
         Class shares; of intervals the point nearest to the overall shares.
-    known : ndarray of shape (n_bags,)
-        How much is known of a bag: 1 where its totals are exact, less by its widest interval.
+    known : ndarray of shape (n_bags, n_classes)
+        How much is known of a class in a bag: 1 where its total is exact, less by its interval.
     """
 
     groups: Groups
     shares: FloatArray
     known: FloatArray
+
+    @property
+    def weights(self) -> FloatArray:
+        """How many rows' worth is known of each bag, all classes together."""
+        return np.asarray(self.known.mean(axis=1) * self.groups.sizes)
 
     def averages(self) -> AnyArray:
         """Return the sparse (n_bags × n_rows) matrix that takes bag means."""
@@ -43,10 +48,11 @@ class KnownBags:
 
 def known_bags(bags: Bags) -> KnownBags:
     """Return the bags to learn from."""
-    sizes = bags.open_groups.sizes
-    width = (bags.open_upper - bags.open_lower).max(axis=1, initial=0.0)
+    sizes = bags.open_groups.sizes[:, None]
+    width = bags.open_upper - bags.open_lower
     known = np.where(sizes > 0, 1.0 - width / np.maximum(sizes, 1.0), 0.0)
-    kept = known > 1e-9
+    known[known <= 1e-9] = 0.0
+    kept = known.any(axis=1)
     labelled = np.flatnonzero(bags.given >= 0)
     if not kept.any() and not labelled.size:
         raise SupervisionError(
@@ -62,5 +68,5 @@ def known_bags(bags: Bags) -> KnownBags:
     return KnownBags(
         Groups(codes, n_kept + len(labelled)),
         np.concatenate([bags.shares[kept], np.eye(bags.n_classes)[bags.given[labelled]]]),
-        np.concatenate([known[kept], np.ones(len(labelled))]),
+        np.concatenate([known[kept], np.ones((len(labelled), bags.n_classes))]),
     )

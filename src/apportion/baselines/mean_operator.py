@@ -32,7 +32,7 @@ def class_means(X: FloatArray, bags: KnownBags, ridge: float) -> FloatArray:
     would; where few or collinear bags leave directions open, it alone decides there.
     """
     means = bags.averages() @ X
-    weights = bags.known * bags.groups.sizes
+    weights = bags.weights
     overall = weights @ means / weights.sum()
     system = (bags.shares.T * weights) @ bags.shares
     system[np.diag_indices_from(system)] += ridge
@@ -47,7 +47,7 @@ def distrustful_c(X: FloatArray, bags: KnownBags) -> float:
     n for pure bags, about the number of bags for random ones. The less is known, the more must be
     distrusted. The variance, summed over features, makes it a matter of no unit.
     """
-    weights = bags.known * bags.groups.sizes
+    weights = bags.weights
     overall = weights @ bags.shares / weights.sum()
     off = ((bags.shares - overall) ** 2).sum(axis=1)
     informative = weights @ off / max(1.0 - float(overall @ overall), 1e-12)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
+from collections.abc import Callable
+from functools import wraps
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from scipy import sparse
@@ -25,11 +28,29 @@ from apportion.bag_report import BagReport, report_bags
 from apportion.bags import Bags, match_bags
 from apportion.decode import Decoding, quota, threshold
 from apportion.diagnose import Diagnosis, diagnose_bags
-from apportion.exceptions import BagDesignWarning, SupervisionError
+from apportion.exceptions import BagDesignWarning, SupervisionError, users_level
 from apportion.hashing import hash_ranks
 from apportion.metrics import bag_errors, soft
 from apportion.project import reconcile
 from apportion.tables import columns_for, factorize
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+
+def all_or_nothing(fit: Fit) -> Fit:
+    """Return a `fit` that leaves the estimator as it was when it fails halfway."""
+
+    @wraps(fit)
+    def careful_fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(self.__dict__)
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    return cast(Fit, careful_fit)
 
 
 class BagClassifier(ClassifierMixin, BaseEstimator):
@@ -139,6 +160,11 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         """Whether X holds features, not similarities."""
         return True
 
+    @property
+    def _takes_sparse(self) -> bool:
+        """Whether new rows may be sparse."""
+        return False
+
     def _soft_labels(self, X: Any) -> FloatArray:
         """Return soft labels of new rows, which have been checked."""
         raise NotImplementedError
@@ -172,33 +198,43 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
                 f"{' '.join(self.diagnosis_.findings)} Bags with different proportions, or some "
                 "labels in `y`, would tell them apart.",
                 BagDesignWarning,
-                stacklevel=3,
+                stacklevel=users_level(),
             )
 
     def _reconciled_prior(
-        self, name: str, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags
+        self, name: str, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags, seed: int
     ) -> FloatArray:
         """Return soft labels, or those of an estimator fitted first, reconciled with the bags."""
         prior = getattr(self, name)
+        expected = (matched.n_rows, matched.n_classes)
+        allowed = (
+            f"The {name!r} parameter of {type(self).__name__} must be None, an estimator with "
+            "fit(X, y, bags=, proportions=) and predict_proba, or finite soft labels of 0 and "
+            f"more, of shape {expected}. Got "
+        )
         if hasattr(prior, "fit"):
-            other = clone(prior).fit(X, y, bags=bags, proportions=proportions)
+            takes = inspect.signature(prior.fit).parameters
+            if not (hasattr(prior, "predict_proba") and {"bags", "proportions"} <= set(takes)):
+                raise ValueError(f"{allowed}{prior!r}.")
+            other = seeded(clone(prior), seed).fit(X, y, bags=bags, proportions=proportions)
             found = other.predict_proba(X)
             F = columns_for(matched.classes.tolist(), other.classes_.tolist(), found)
         else:
-            F = np.asarray(prior, dtype=np.float64)
-        expected = (matched.n_rows, matched.n_classes)
+            try:
+                F = np.asarray(prior, dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{allowed}{prior!r}.") from error
         if F.shape != expected or not np.isfinite(F).all() or (F < 0).any():
             raise ValueError(
-                f"The {name!r} parameter of {type(self).__name__} must be None, an estimator with "
-                f"predict_proba or finite soft labels of 0 and more, of shape {expected}. Got an "
-                f"array of shape {F.shape} with smallest value {np.nanmin(F, initial=np.inf):g}."
+                f"{allowed}an array of shape {F.shape} with smallest value "
+                f"{np.nanmin(F, initial=np.inf):g}."
             )
         return reconcile(F, matched)
 
     def _checked_new_rows(self, X: Any) -> Any:
         """Return new rows as numbers, once the estimator is fitted."""
         check_is_fitted(self, "transduction_")
-        return self._checked_rows(X, reset=False, sparse_too=not self._sees_features)
+        return self._checked_rows(X, reset=False, sparse_too=self._takes_sparse)
 
     def _checked_rows(self, X: Any, *, reset: bool, sparse_too: bool = False) -> Any:
         """Return X as numbers, or raise an error that names the row that is not finite."""
@@ -232,6 +268,8 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
                 "(e.g. sklearn.impute.SimpleImputer) or drop the row."
             )
         largest = float(np.abs(values).max(initial=0.0))
+        if X.dtype == np.float32 and not 1e-15 < largest < 1e15:
+            X = X.astype(np.float64)  # float32 could not hold the squares
         if largest > 1e100 or 0 < largest < 1e-100:
             raise ValueError(
                 f"X: found values of size {largest:.1e}, whose squares cannot be represented. "
@@ -262,7 +300,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         if or_word is not None and isinstance(value, str) and value == or_word:
             return
         kind = Integral if whole else Real
-        inside = isinstance(value, kind) and not isinstance(value, bool)
+        inside = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
         inside = inside and (low < value < high if open_ else low <= value <= high)
         if not inside:
             left, right = ("(", ")") if open_ else ("[", "]")
@@ -288,6 +326,16 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         return tags
+
+
+def seeded(estimator: Any, seed: int) -> Any:
+    """Return the estimator with every `random_state` that is None set to the seed."""
+    unset = {
+        name: seed
+        for name, value in estimator.get_params().items()
+        if value is None and (name == "random_state" or name.endswith("__random_state"))
+    }
+    return estimator.set_params(**unset)
 
 
 def _text_column(X: Any) -> str:

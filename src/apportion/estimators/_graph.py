@@ -19,6 +19,7 @@ from apportion.exceptions import (
     DuplicateRowsWarning,
     IsolatedRowsWarning,
     name_some,
+    users_level,
 )
 from apportion.graph import Graph, KNNGraph, PrecomputedGraph, RBFGraph, weighted_neighbours
 from apportion.project import MassProjection
@@ -43,8 +44,17 @@ class GraphClassifier(BagClassifier):
     def _sees_features(self) -> bool:
         return self.graph_.sees_features
 
+    @property
+    def _takes_sparse(self) -> bool:
+        return not self.graph_.sees_features
+
+    @property
+    def _voices(self) -> FloatArray:
+        """What the fitted rows say when a new row asks."""
+        return self.label_distributions_
+
     def _soft_labels(self, X: Any) -> FloatArray:
-        """Return the weighted mean of the soft labels of each row's nearest fitted rows.
+        """Return the weighted mean of what each row's nearest fitted rows say.
 
         Rows too far from all fitted rows are reported by an `IsolatedRowsWarning`.
         """
@@ -55,9 +65,9 @@ class GraphClassifier(BagClassifier):
                 f"(rows {name_some(np.flatnonzero(isolated))}): their answer is that of the "
                 "nearest rows, however far, or the class shares where there are none.",
                 IsolatedRowsWarning,
-                stacklevel=3,
+                stacklevel=users_level(),
             )
-        return weighted_neighbours(weights, self.label_distributions_, self._overall)
+        return weighted_neighbours(weights, self._voices, self._overall)
 
     def _under_totals(self, F: FloatArray, matched: Bags) -> FloatArray:
         project = MassProjection(matched, np.ones(len(F)))
@@ -97,7 +107,7 @@ def warn_of_graph(graph: Graph) -> None:
             f"{name_some(crowded)}): distances say little about them. Add features that tell them "
             "apart, or use more neighbours.",
             DuplicateRowsWarning,
-            stacklevel=3,
+            stacklevel=users_level(),
         )
     weak = graph.weak_rows()
     if weak.size and graph.n_rows_ > 1:
@@ -107,7 +117,7 @@ def warn_of_graph(graph: Graph) -> None:
             f"at all (rows {name_some(weak)}): they keep near their bag's proportions. Look for "
             "outliers and unscaled features, or use a graph with more neighbours.",
             IsolatedRowsWarning,
-            stacklevel=3,
+            stacklevel=users_level(),
         )
 
 
@@ -120,7 +130,7 @@ def warn_of_unsupervised_rows(graph: Graph, bags: Bags) -> None:
             f"(rows {name_some(unknown)}): they keep the overall class shares. Give their bags "
             "totals, label a row among them, or use a graph with more neighbours.",
             IsolatedRowsWarning,
-            stacklevel=3,
+            stacklevel=users_level(),
         )
 
 
@@ -132,14 +142,14 @@ def warn_of_solution(solution: Solution, tol: float) -> None:
             f"{solution.stationarity:.1e}, constraint residual {solution.residual:.1e}, "
             f"tol {tol:g}).",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=users_level(),
         )
     if solution.propagation_residual > 1e-6:
         warnings.warn(
             f"Propagation was solved only to a relative residual of "
             f"{solution.propagation_residual:.1e}: soft labels are that inexact. Lower alpha.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=users_level(),
         )
     if solution.unique is False:
         warnings.warn(
@@ -148,5 +158,5 @@ def warn_of_solution(solution: Solution, tol: float) -> None:
             "bags, totals that differ more between bags, some labels in `y`, or a graph that ties "
             "separate groups of rows together (more neighbours) would decide.",
             AmbiguousTotalsWarning,
-            stacklevel=3,
+            stacklevel=users_level(),
         )

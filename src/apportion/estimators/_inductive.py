@@ -12,7 +12,7 @@ from sklearn.utils import Tags, check_random_state
 from apportion._typing import AnyArray, FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.baselines.kernels import KERNELS, Expansion, Kernel, resolve_kernel
-from apportion.estimators._base import BagClassifier
+from apportion.estimators._base import BagClassifier, all_or_nothing
 from apportion.hashing import row_hashes, scramble
 from apportion.metrics import bag_deviances
 from apportion.project import reconcile
@@ -27,6 +27,7 @@ class InductiveClassifier(BagClassifier):
 
     random_state: Any
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None) -> Self:
         """Learn the rule, and label the rows.
 
@@ -51,10 +52,10 @@ class InductiveClassifier(BagClassifier):
         matched = self._matched(X, y, bags, proportions)
         checked = self._checked_rows(X, reset=True)
         if not self._sees_features:
-            _refuse_unless_square(checked)
+            _refuse_unless_symmetric(checked)
         self._warn_of_design(matched)
-        start = self._start(X, y, bags, proportions, matched)
         seed = check_random_state(self.random_state).randint(2**31)
+        start = self._start(X, y, bags, proportions, matched, seed)
 
         rows, order = feature_order(checked if self._sees_features else None, matched)
         self._learn(
@@ -73,7 +74,7 @@ class InductiveClassifier(BagClassifier):
         raise NotImplementedError
 
     def _start(
-        self, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags
+        self, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags, seed: int
     ) -> FloatArray | None:
         """Return soft labels to start from, for methods that have a start."""
         return None
@@ -190,23 +191,34 @@ def calibrated_slope(f: FloatArray, bags: Bags) -> float:
 
 
 def feature_order(X: FloatArray | None, bags: Bags) -> tuple[IntArray, IntArray]:
-    """Return an order of the rows, and of the bags, that depends on the rows' features alone.
+    """Return an order of the rows, and of the bags, that does not depend on where they stand.
 
-    Equal rows stand in the order of their bags. Without features rows and bags stay.
+    Rows go by their features, equal rows by their bags; bags go by the features of their rows,
+    equal ones by their totals. Without features rows and bags stay.
     """
     if X is None:
         return np.arange(bags.n_rows), np.arange(len(bags.ids))
     hashes = row_hashes(X)
-    signatures: AnyArray = np.zeros(len(bags.ids) + 1, dtype=np.uint64)
-    np.add.at(signatures, bags.codes, scramble(hashes))
-    order = np.argsort(signatures[:-1], kind="stable")
+    contents: AnyArray = np.zeros(len(bags.ids) + 1, dtype=np.uint64)
+    np.add.at(contents, bags.codes, scramble(hashes))
+    totals = np.hstack([bags.lower, bags.upper])
+    nameless = np.hstack([np.sort(bags.lower, axis=1), np.sort(bags.upper, axis=1)])
+    order = np.lexsort((row_hashes(totals), row_hashes(nameless), contents[:-1]))
+    place = np.append(np.argsort(order), -1)
     positions = scramble(np.arange(len(hashes), dtype=np.uint64))
-    return np.lexsort((positions, bags.given, signatures[bags.codes], hashes)), order
+    return np.lexsort((positions, bags.given >= 0, place[bags.codes], hashes)), order
 
 
-def _refuse_unless_square(gram: FloatArray) -> None:
+def _refuse_unless_symmetric(gram: FloatArray) -> None:
     if gram.shape[0] != gram.shape[1]:
         raise ValueError(
             f"A precomputed kernel must be a square matrix of all pairs of rows. "
             f"Got shape {gram.shape}."
+        )
+    off = np.abs(gram - gram.T)
+    i, j = np.unravel_index(np.argmax(off), off.shape)
+    if off[i, j] > 1e-6 * np.abs(gram).max():
+        raise ValueError(
+            f"A precomputed kernel must be symmetric. Rows {i} and {j} have {gram[i, j]:g} one way "
+            f"and {gram[j, i]:g} the other. To mend: K = (K + K.T) / 2."
         )

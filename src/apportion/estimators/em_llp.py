@@ -21,8 +21,10 @@ from apportion.baselines.expectation import (
     expectation_maximisation,
     takes_weights,
 )
+from apportion.estimators._base import seeded
 from apportion.estimators._inductive import InductiveClassifier
 from apportion.estimators.mean_map import MeanMap
+from apportion.exceptions import users_level
 from apportion.project import reconcile
 
 _MANY_ROWS = 2000
@@ -46,11 +48,11 @@ class EMLLP(InductiveClassifier):
     start : None, array of shape (n_rows, n_classes) or estimator, default=None
         Soft labels to start from, or an estimator with `fit(X, y, bags=, proportions=)` and
         `predict_proba`; reconciled with the bags. By default `MeanMap()` on standardised features.
-    max_iter : int, default=50
+    max_iter : int, default=200
         The most rounds.
-    tol : float, default=1e-3
+    tol : float, default=1e-4
         It ends when the mean row moves no more than this share of its mass to other classes, or
-        at most 2 % of it and no longer less than two rounds before, as trees do.
+        at most 2 % of it and no less than three rounds before, as trees do.
     decode : {"quota", "threshold"}, default="quota"
         How the fitted rows are labelled: every bag exactly its counts, or every row its most likely
         class in its bag. `predict` without totals is not concerned.
@@ -90,8 +92,8 @@ class EMLLP(InductiveClassifier):
         estimator: Any = None,
         *,
         start: Any = None,
-        max_iter: int = 50,
-        tol: float = 1e-3,
+        max_iter: int = 200,
+        tol: float = 1e-4,
         decode: str = "quota",
         random_state: Any = None,
     ) -> None:
@@ -125,11 +127,11 @@ class EMLLP(InductiveClassifier):
             )
 
     def _start(
-        self, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags
+        self, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags, seed: int
     ) -> FloatArray | None:
         if self.start is None:
             return None
-        return self._reconciled_prior("start", X, y, bags, proportions, matched)
+        return self._reconciled_prior("start", X, y, bags, proportions, matched, seed)
 
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
         if start is None:
@@ -146,7 +148,7 @@ class EMLLP(InductiveClassifier):
                 f"{solution.moves[-1]:.1e} of its mass, tol is {self.tol:g}. Raise max_iter, or "
                 "use a classifier that fits less closely.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=users_level(),
             )
         self._rule: Rule = solution.rule
         self.moves_ = solution.moves
@@ -160,12 +162,7 @@ class EMLLP(InductiveClassifier):
         else:
             trees = HistGradientBoostingClassifier(early_stopping=False)
             learner = make_pipeline(QuantileBins(), trees)
-        unset = {
-            name: seed
-            for name, value in learner.get_params().items()
-            if value is None and (name == "random_state" or name.endswith("__random_state"))
-        }
-        return learner.set_params(**unset)
+        return seeded(learner, seed)
 
     def _soft_labels(self, X: Any) -> FloatArray:
         return self._rule(np.asarray(X))

@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from apportion.decode import quota
+from apportion.estimators._base import all_or_nothing
 from apportion.estimators._graph import GraphClassifier, warn_of_graph
-from apportion.exceptions import IsolatedRowsWarning, name_some
+from apportion.exceptions import IsolatedRowsWarning, name_some, users_level
 from apportion.graph import Graph, propagator
 from apportion.hashing import hash_ranks
 
@@ -66,6 +67,7 @@ class LabelPropagation(GraphClassifier):
         self.order = order
         self.decode = decode
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None) -> Self:
         """Propagate labels, and bag proportions where there are any.
 
@@ -107,7 +109,7 @@ class LabelPropagation(GraphClassifier):
                 f"{name_some(unreached)}): they get the overall class shares. Label a row among "
                 "them, raise alpha, or use a graph with more neighbours.",
                 IsolatedRowsWarning,
-                stacklevel=2,
+                stacklevel=users_level(),
             )
             F[unreached], mass[unreached] = matched.overall, 1.0
         self._warn_of_design(matched)

@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 from apportion._typing import FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.decode import Decoding, quota
+from apportion.estimators._base import all_or_nothing
 from apportion.estimators._graph import (
     GraphClassifier,
     warn_of_graph,
@@ -143,6 +144,7 @@ class LPLLP(GraphClassifier):
         self.max_iter = max_iter
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None) -> Self:
         """Label the rows.
 
@@ -167,12 +169,12 @@ class LPLLP(GraphClassifier):
         matched = self._matched(X, y, bags, proportions)
         X = self._checked_rows(X, reset=True, sparse_too=not graph.sees_features)
         self._warn_of_design(matched)
+        seed = check_random_state(self.random_state).randint(2**31)
         prior = (
             matched.prior()
             if self.prior is None
-            else self._reconciled_prior("prior", X, y, bags, proportions, matched)
+            else self._reconciled_prior("prior", X, y, bags, proportions, matched, seed)
         )
-        seed = check_random_state(self.random_state).randint(2**31)
 
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
         graph, solution, labels = _smoothest(graph, X, matched, settings, prior, ranks, seed)

@@ -15,14 +15,15 @@ from apportion.baselines.kernels import Expansion, KernelFeatures, kernel_featur
 from apportion.baselines.known_bags import known_bags
 from apportion.baselines.mean_operator import class_means, distrustful_c, softmax_of_means
 from apportion.estimators._inductive import KernelClassifier
+from apportion.exceptions import users_level
 
 
 class MeanMap(KernelClassifier):
     """MeanMap: logistic regression whose labels enter only through estimated class means.
 
     First class means, `argmin_μ Σ_k n_k ‖m_k - Σ_h π_kh μ_h‖² + ridge Σ_h ‖μ_h - m̄‖²`, from bag
-    means m_k and proportions π_k, where m̄ is the mean of all rows: the ridge settles what few or
-    collinear bags leave open. Then multinomial logistic regression,
+    means m_k and proportions π_k, where m̄ is the mean of all rows in bags: the ridge settles what
+    few or collinear bags leave open. Then multinomial logistic regression,
     `argmin_θ ‖θ‖² / 2C + Σ_i log Σ_h exp(θ_h·x_i + b_h) - n Σ_h p_h (θ_h·μ_h + b_h)`, with class
     shares p. It is right where a class looks alike in every bag. Rows are best standardised.
 
@@ -147,7 +148,7 @@ class MeanMap(KernelClassifier):
                 f"MeanMap's logistic regression did not converge within {fit.n_iter} iterations. "
                 "Standardise the features, raise max_iter or lower C.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=users_level(),
             )
         self.n_iter_ = max(fit.n_iter, 1)
         rows = np.eye(d) if kernel.linear else X

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from apportion._typing import FloatArray
+from apportion._typing import FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.baselines.alternating_svm import (
     PropSVMProblem,
@@ -16,10 +16,11 @@ from apportion.baselines.alternating_svm import (
     alternating_svm,
     random_start,
 )
-from apportion.baselines.kernels import Expansion, Kernel
+from apportion.baselines.kernels import Expansion
 from apportion.baselines.known_bags import known_bags
 from apportion.decode import round_to_counts
 from apportion.estimators._inductive import MarginClassifier, calibrated_slope, tasks_of
+from apportion.exceptions import users_level
 from apportion.multipliers import Groups
 
 
@@ -78,7 +79,8 @@ class PropSVM(MarginClassifier):
     diagnosis_ : Diagnosis
         What the totals can tell apart.
     objective_ : ndarray of shape (n_functions,)
-        The lowest objective of each function: one for two classes, else one a class.
+        The lowest objective of each function: one for two classes, else one a class; NaN where no
+        bag tells anything of the class.
     objectives_ : ndarray of shape (n_functions, n_starts)
         The objectives that all starts ended in.
     n_iter_ : int
@@ -144,34 +146,49 @@ class PropSVM(MarginClassifier):
         self._require_number("max_iter", 1, whole=True)
 
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
-        used = np.flatnonzero(known_bags(bags).groups.codes >= 0)
+        known = known_bags(bags)
         kernel = self._kernel(X)
-        inner = X[np.ix_(used, used)] if kernel.name == "precomputed" else X[used]
-        if not kernel.linear:
-            inner = kernel.gram(inner, "kernel='linear', LPLLP, MeanMap or EMLLP")
+        inner = X if kernel.linear else kernel.gram(X, "kernel='linear', LPLLP, MeanMap or EMLLP")
+        inner, level, scale = _in_units_of_variance(inner, kernel.linear)
         tasks = tasks_of(bags.n_classes)
         weights, intercept = np.zeros((len(X), len(tasks))), np.zeros(len(tasks))
-        solutions = []
+        self.objective_ = np.full(len(tasks), np.nan)
+        self.objectives_ = np.full((len(tasks), self.n_starts), np.nan)
+        self.n_iter_, settled = 1, True
         for j, h in enumerate(tasks):
-            solution, sign = self._one_against_rest(kernel, inner, bags, used, h, seed)
-            weights[used, j] = sign * solution.machine.weights
-            intercept[j] = sign * solution.machine.intercept
-            solutions.append(solution)
-        if not all(solution.converged for solution in solutions):
+            informed = np.append(known.known[:, h] > 0, False)
+            used = np.flatnonzero(informed[known.groups.codes])
+            if not used.size:
+                continue
+            some = inner
+            if len(used) < len(X):
+                some = inner[used] if kernel.linear else inner[np.ix_(used, used)]
+            solution, sign = self._one_against_rest(some, kernel.linear, scale, bags, used, h, seed)
+            weights[used, j] = sign * solution.machine.weights / scale
+            intercept[j] = sign * solution.machine.intercept - level @ weights[:, j]
+            self.objective_[j] = solution.objective / scale
+            self.objectives_[j] = solution.objectives / scale
+            self.n_iter_ = max(self.n_iter_, solution.n_fits)
+            settled &= solution.converged
+        if not settled:
             warnings.warn(
                 f"alter-∝SVM did not settle within {self.max_iter} alternations. Raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=users_level(),
             )
-        self.n_iter_ = max((solution.n_fits for solution in solutions), default=1)
-        self.objective_ = np.array([solution.objective for solution in solutions])
-        self.objectives_ = np.array([solution.objectives for solution in solutions])
         f = Expansion(kernel, X, weights, intercept)
         self.slope_ = calibrated_slope(f(X), bags) if tasks else 1.0
         self.expansion_ = f.compact()
 
     def _one_against_rest(
-        self, kernel: Kernel, X: FloatArray, bags: Bags, used: Any, h: int, seed: int
+        self,
+        X: FloatArray,
+        linear: bool,
+        scale: float,
+        bags: Bags,
+        used: IntArray,
+        h: int,
+        seed: int,
     ) -> tuple[PropSVMSolution, float]:
         """Return the solution for class h, or for the rest with sign -1.
 
@@ -188,14 +205,14 @@ class PropSVM(MarginClassifier):
         if sign < 0:
             lower, upper, shares, fixed = sizes - upper, sizes - lower, 1.0 - shares, -fixed
         problem = PropSVMProblem(
-            kernel,
+            linear,
             X,
             Groups(bags.open_groups.codes[used], len(sizes)),
             lower,
             upper,
             fixed,
-            self.C,
-            self.C_p,
+            scale * self.C,
+            scale * self.C_p,
         )
         masses = np.column_stack([sizes * (1.0 - shares), sizes * shares])
         counts = round_to_counts(
@@ -207,6 +224,25 @@ class PropSVM(MarginClassifier):
         rng = np.random.default_rng(seed)
         starts = [random_start(problem, counts, rng) for _ in range(self.n_starts)]
         solution = alternating_svm(
-            problem, starts, tol=self.tol, max_iter=self.max_iter, n_jobs=self.n_jobs
+            problem, starts, tol=scale * self.tol, max_iter=self.max_iter, n_jobs=self.n_jobs
         )
         return solution, sign
+
+
+def _in_units_of_variance(inner: FloatArray, linear: bool) -> tuple[FloatArray, FloatArray, float]:
+    """Return rows, or their similarities, centred and divided by the variance in feature space.
+
+    With them the rows' similarities to the centre, which turn the intercept back, and the variance.
+    With both weights multiplied by the variance the problem is the same, and libsvm, whose
+    tolerance is absolute, does as well with every unit and offset.
+    """
+    centre = inner.mean(axis=0)
+    if linear:
+        centred = inner - centre
+        scale = float((centred**2).sum(axis=1).mean())
+        scale = scale if scale > 0 else 1.0
+        return centred / np.sqrt(scale), centred @ centre, scale
+    middle = float(centre.mean())
+    scale = float(np.diagonal(inner).mean()) - middle
+    scale = scale if scale > 0 else 1.0
+    return (inner - centre - centre[:, None] + middle) / scale, centre, scale

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from apportion._typing import FloatArray
+from apportion.estimators._base import all_or_nothing
 from apportion.estimators._graph import GraphClassifier, warn_of_graph
 from apportion.graph import Graph, propagator
 
@@ -22,6 +24,8 @@ class WeightedKNN(GraphClassifier):
     decode : {"quota", "threshold"}, default="quota"
         How the fitted rows are labelled: every bag exactly its counts, or every row its most likely
         class.
+    random_state : int, RandomState or None, default=None
+        Not used: nothing is drawn at random.
 
     Attributes
     ----------
@@ -47,10 +51,14 @@ class WeightedKNN(GraphClassifier):
     [0, 0, 1, 0, 1, 1]
     """
 
-    def __init__(self, graph: str | Graph = "auto", *, decode: str = "quota") -> None:
+    def __init__(
+        self, graph: str | Graph = "auto", *, decode: str = "quota", random_state: Any = None
+    ) -> None:
         self.graph = graph
         self.decode = decode
+        self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None) -> Self:
         """Average the bag proportions of neighbours.
 
@@ -77,7 +85,13 @@ class WeightedKNN(GraphClassifier):
         self._warn_of_design(matched)
         graph = graph.fit(X)
         warn_of_graph(graph)
-        F = matched.with_given(propagator(graph, order=1)(matched.prior()))
+        self._prior = matched.prior()
+        F = matched.with_given(propagator(graph, order=1)(self._prior))
         self.graph_ = graph
         self._keep(matched, graph, F, self._quota(X, F, matched))
         return self
+
+    @property
+    def _voices(self) -> FloatArray:
+        """New rows, too, average bag proportions, not what was averaged already."""
+        return self._prior
