@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from apportion import PropSVM, Totals
-from apportion.baselines.alternating_svm import PropSVMProblem, random_start
+from apportion.baselines.alternating_svm import PropSVMProblem
 from apportion.datasets import make_bags, make_xor
 from apportion.multipliers import Groups
 from reference import (
@@ -102,7 +102,7 @@ def test_as_good_as_the_printed_algorithm_from_as_many_starts(seed):
     counts = np.rint(shares * 8).astype(int)
     rng = np.random.default_rng(seed)
     ends = [
-        alternating_svm(X, bags, shares, random_start(it, counts, rng), 1.0, 1.0) for _ in range(4)
+        alternating_svm(X, bags, shares, it.random_start(counts, rng), 1.0, 1.0) for _ in range(4)
     ]
     _, w, b, objective = min(ends, key=lambda end: end[3])
     assert model.objective_[0] <= objective + 2e-3 * abs(objective)
@@ -135,7 +135,7 @@ def test_starts_have_the_counts_and_the_given_labels():
     it = problem(np.zeros((8, 1)), bags, np.array([0.5, 0.3]), fixed=fixed)
     seen = set()
     for seed in range(20):
-        y = random_start(it, np.array([2, 1]), np.random.default_rng(seed))
+        y = it.random_start(np.array([2, 1]), np.random.default_rng(seed))
         assert (y[:4] > 0).sum() == 2
         assert (y[4:7] > 0).sum() == 1
         assert y[7] == 1.0
@@ -193,7 +193,7 @@ def test_probabilities_keep_the_sign_and_fit_the_bags():
 def test_too_few_alternations_are_reported(monkeypatch):
     X, _, bags, totals = clouds(8)
     it = problem(X, bags, totals.lower[:, 1])
-    start = random_start(it, np.full(8, 5), np.random.default_rng(0))
+    start = it.random_start(np.full(8, 5), np.random.default_rng(0))
     _, _, n_fits, settled = it.alternate(start, 1.0, 0.0, 1)
     assert n_fits == 2
     assert not settled

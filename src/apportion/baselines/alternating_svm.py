@@ -78,18 +78,28 @@ class PropSVMProblem:
 
     def label(self, f: FloatArray, C: float) -> FloatArray:
         """Return the labels of least loss for these f, exactly, all bags at once."""
-        y = np.where(f > 0, 1.0, -1.0)
+        rows, codes = self._by_bag(-f)
+        gain = C * (_hinge(-f[rows]) - _hinge(f[rows]))
+        counts = _best_counts(gain, codes, self.lower, self.upper, self.C_p)
+        return self._first_positive(rows, codes, counts)
+
+    def random_start(self, counts: IntArray, rng: np.random.Generator) -> FloatArray:
+        """Return random labels with `counts` positive rows in each bag."""
+        return self._first_positive(*self._by_bag(rng.random(len(self.fixed))), counts)
+
+    def _by_bag(self, keys: FloatArray) -> tuple[IntArray, IntArray]:
+        """Return the open rows bag by bag, within a bag by rising key, and their bags."""
         rows = np.flatnonzero(self.groups.codes >= 0)
-        codes = self.groups.codes[rows]
-        order = np.lexsort((-f[rows], codes))
-        rows, codes = rows[order], codes[order]
-        counts = _best_counts(
-            C * (_hinge(-f[rows]) - _hinge(f[rows])), codes, self.lower, self.upper, self.C_p
-        )
+        rows = rows[np.lexsort((keys[rows], self.groups.codes[rows]))]
+        return rows, self.groups.codes[rows]
+
+    def _first_positive(self, rows: IntArray, codes: IntArray, counts: IntArray) -> FloatArray:
+        """Return the labels by which the first `counts` rows of each bag are positive."""
         sizes = self.groups.sizes.astype(np.intp)
         place = np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[codes]
+        y = np.where(self.fixed != 0, self.fixed, -1.0)
         y[rows] = np.where(place < counts[codes], 1.0, -1.0)
-        return np.where(self.fixed != 0, self.fixed, y)
+        return y
 
     def objective(self, machine: Machine, y: FloatArray, C: float) -> float:
         """Return what is minimised."""
@@ -158,19 +168,6 @@ def alternating_svm(
     best = int(np.argmin(objectives))
     y, machine, _, converged = ended[best]
     return PropSVMSolution(y, machine, objectives[best], objectives[which], n_fits, converged)
-
-
-def random_start(problem: PropSVMProblem, counts: IntArray, rng: np.random.Generator) -> FloatArray:
-    """Return random labels with `counts` positive rows in each bag."""
-    luck = rng.random(len(problem.fixed))
-    y = -np.ones(len(luck))
-    rows = np.flatnonzero(problem.groups.codes >= 0)
-    codes = problem.groups.codes[rows]
-    order = np.lexsort((luck[rows], codes))
-    sizes = problem.groups.sizes.astype(np.intp)
-    place = np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[codes[order]]
-    y[rows[order]] = np.where(place < counts[codes[order]], 1.0, -1.0)
-    return np.where(problem.fixed != 0, problem.fixed, y)
 
 
 def _best_counts(

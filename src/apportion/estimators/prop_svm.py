@@ -14,7 +14,6 @@ from apportion.baselines.alternating_svm import (
     PropSVMProblem,
     PropSVMSolution,
     alternating_svm,
-    random_start,
 )
 from apportion.baselines.kernels import Expansion
 from apportion.baselines.known_bags import known_bags
@@ -222,7 +221,7 @@ class PropSVM(MarginClassifier):
             np.column_stack([sizes - lower, upper]),
         )[:, 1]
         rng = np.random.default_rng(seed)
-        starts = [random_start(problem, counts, rng) for _ in range(self.n_starts)]
+        starts = [problem.random_start(counts, rng) for _ in range(self.n_starts)]
         solution = alternating_svm(
             problem, starts, tol=scale * self.tol, max_iter=self.max_iter, n_jobs=self.n_jobs
         )
