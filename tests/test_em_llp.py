@@ -191,3 +191,14 @@ def test_the_seed_reaches_the_start():
     for start in ("mean map", LogisticRegression()):
         with pytest.raises(ValueError, match="'start' parameter of EMLLP must be None"):
             EMLLP(start=start).fit(X, bags=bags, proportions=totals)
+
+
+def test_every_round_keeps_the_totals():
+    X, _, bags, totals = clouds(10)
+    learner = Recorder([])
+    matched = match_bags(80, None, bags, totals)
+    start = np.tile([0.1, 0.9], (80, 1))
+    expectation_maximisation(X, matched, learner, start, tol=0.0, max_iter=3)
+    assert len(learner.seen) == 4
+    for _, labels, weights in learner.seen[1:]:
+        assert weights[labels == 1].sum() == pytest.approx(matched.lower[:, 1].sum())

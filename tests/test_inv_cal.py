@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from apportion import InvCal, MeanMap, PropSVM, Totals
+from apportion.bags import match_bags
+from apportion.baselines.known_bags import known_bags
 from apportion.datasets import make_bags
 from reference import bag_mean_regression
 
@@ -123,3 +125,15 @@ def test_a_class_known_alone_is_learnt_from(estimator):
         first = model.decision_function(X)[:, 0] > 0
         assert ((y == 0) == first).mean() > 0.8
     assert np.isfinite(model.label_distributions_).all()
+
+
+def test_a_labelled_row_is_a_bag_of_its_own():
+    y = np.array([None, "a", None, "b", None, None], dtype=object)
+    bags = [0, 0, 0, None, 1, 1]
+    matched = match_bags(6, y, bags, {0: {"a": 2 / 3, "b": 1 / 3}, 1: {"a": None, "b": None}})
+    known = known_bags(matched)
+    np.testing.assert_array_equal(known.groups.codes, [0, 1, 0, 2, -1, -1])
+    np.testing.assert_allclose(known.shares, [[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]])
+    np.testing.assert_allclose(known.known, 1.0)
+    np.testing.assert_allclose(known.weights, [2.0, 1.0, 1.0])
+    np.testing.assert_allclose((known.averages() @ np.arange(6.0)), [1.0, 1.0, 3.0])

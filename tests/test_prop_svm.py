@@ -62,6 +62,20 @@ def test_the_label_step_is_the_best_of_all_labels(seed, n_bags, C, C_p, grid):
     assert found <= label_loss(wanted, f, bags, shares, C, C_p) + 1e-9 * (1 + C + C_p)
 
 
+def test_the_label_step_where_both_losses_have_a_say():
+    rng = np.random.default_rng(0)
+    far_off = 0
+    for case in range(150):
+        f = rng.normal(2.0 * (-1) ** case, 2.0, 9)
+        shares, C_p = rng.random(1), [0.3, 1.0, 2.0][case % 3]
+        bags = np.zeros(9, int)
+        y = problem(np.zeros((9, 1)), bags, shares, 1.0, C_p).label(f, 1.0)
+        best = label_loss(best_labels(f, bags, shares, 1.0, C_p), f, bags, shares, 1.0, C_p)
+        assert label_loss(y, f, bags, shares, 1.0, C_p) == pytest.approx(best)
+        far_off += proportion_loss(y, bags, shares) > 1.5
+    assert far_off > 20
+
+
 def test_the_label_step_keeps_given_labels_and_intervals():
     f = np.array([3.0, 2.0, 1.0, -1.0, -2.0, 0.5])
     bags = np.array([0, 0, 0, 0, 0, -1])
@@ -152,12 +166,18 @@ def test_starts_side_by_side_give_the_same_answer():
 
 
 def test_the_lowest_objective_is_kept():
-    X, _, bags, totals = clouds(6)
+    X, _, bags, totals = opposite_clouds(20)
     model = PropSVM("linear", C=1.0, n_starts=8, random_state=1).fit(
         X, bags=bags, proportions=totals
     )
     assert model.objectives_.shape == (1, 8)
-    assert model.objective_[0] == model.objectives_.min()
+    assert model.objective_[0] == model.objectives_.min() < model.objectives_.max() - 1.0
+    f = model.decision_function(X)
+    y = np.where(f > 0, 1.0, -1.0)
+    w = model.coef_[0]
+    mine = svm_objective(X, y, w, model.intercept_[0], 1.0)
+    mine += 10.0 * proportion_loss(y, bags, totals.lower[:, 1])
+    assert mine == pytest.approx(model.objective_[0], rel=0.05)
     more = PropSVM("linear", C=1.0, n_starts=20, random_state=1).fit(
         X, bags=bags, proportions=totals
     )
@@ -211,3 +231,13 @@ def test_too_few_alternations_are_reported(monkeypatch):
 def test_other_methods_are_still_to_come():
     with pytest.raises(ValueError, match="'method' parameter of PropSVM must be one of"):
         PropSVM(method="convex").fit(np.eye(3), [0, 1, 1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_names_of_two_classes_do_not_choose_the_starts(seed):
+    X, y, bags, totals = clouds(seed)
+    model = PropSVM("linear", n_starts=1, random_state=seed)
+    f = model.fit(X, bags=bags, proportions=totals).decision_function(X)
+    swapped = Totals.from_labels(1 - y, bags)
+    g = model.fit(X, bags=bags, proportions=swapped).decision_function(X)
+    np.testing.assert_allclose(g, -f, atol=1e-9)
