@@ -200,3 +200,17 @@ def test_rows_in_no_bag_start_at_the_overall_shares():
 def test_nothing_known_is_uniform():
     bags = match_bags(2, bags=["a", "a"], proportions={"a": {"x": None, "y": None, "z": None}})
     np.testing.assert_allclose(bags.prior(), 1 / 3)
+
+
+@pytest.mark.parametrize("labels", [np.arange(20) % 2, list("ab" * 10)])
+def test_labels_of_rows_are_no_totals(labels):
+    with pytest.raises(SupervisionError, match=r"one value a row \(20\), while there are 4 bags"):
+        match_bags(20, bags=np.arange(20) % 4, proportions=labels)
+    with pytest.raises(SupervisionError, match="known labels of rows are `y`"):
+        match_bags(20, bags=np.arange(20) % 4, proportions=pd.Series(labels))
+
+
+def test_a_table_may_have_as_many_bags_as_there_are_rows():
+    shares = pd.Series(np.linspace(0, 1, 20), index=[f"day {k}" for k in range(20)])
+    matched = match_bags(20, bags=[f"day {k % 4}" for k in range(20)], proportions=shares)
+    assert len(matched.ids) == 4

@@ -7,6 +7,7 @@ import pytest
 import sklearn
 from scipy.special import rel_entr
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -147,8 +148,12 @@ def test_pipelines_and_routing():
 
 def test_learners_that_cannot_serve_are_refused():
     X, _, bags, totals = clouds(6)
-    with pytest.raises(ValueError, match=r"classifier with fit and predict_proba. Got LinearSVC"):
+    with pytest.raises(ValueError, match=r"LinearSVC\(\) has not both: use e.g."):
         EMLLP(LinearSVC()).fit(X, bags=bags, proportions=totals)
+    with pytest.raises(ValueError, match=r"not a class: write LogisticRegression\(\)"):
+        EMLLP(LogisticRegression).fit(X, bags=bags, proportions=totals)
+    calibrated = CalibratedClassifierCV(LinearSVC(), cv=2)
+    assert EMLLP(calibrated, max_iter=2, tol=1.0).fit(X, bags=bags, proportions=totals).n_iter_ > 0
     with pytest.raises(ValueError, match=r"must take sample_weight in fit.*KNeighborsClassifier"):
         EMLLP(KNeighborsClassifier()).fit(X, bags=bags, proportions=totals)
 

@@ -15,7 +15,13 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.metrics import mean_poisson_deviance
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -316,6 +322,22 @@ def test_selection_finds_the_kernel_that_xor_needs():
     search.fit(X, bags=bags, proportions=totals)
     assert search.best_params_ == {"kernel": "rbf"}
     assert (search.best_estimator_.transduction_ == y).mean() > 0.95
+
+
+def test_folds_that_cut_bags_are_refused():
+    X, _, bags, totals = blobs(13)
+    known = {"bags": bags, "proportions": totals}
+    with pytest.raises(SupervisionError, match=r"cuts the bag of row \d+.*BagKFold\(5\)"):
+        ProportionSearchCV(MeanMap(), {"C": [0.1]}, cv=KFold(3)).fit(X, **known)
+    whole = ProportionSearchCV(MeanMap(), {"C": [0.1]}, cv=GroupKFold(3)).fit(X, **known)
+    assert whole.n_splits_ == 3
+    np.testing.assert_array_equal(whole.transduction_, whole.best_estimator_.transduction_)
+    assert whole.bag_report_.error() == 0
+    assert whole.label_distributions_.shape == (120, 3)
+    with pytest.raises(ValueError, match=r"'cv' parameter of ProportionSearchCV .* 12, or a"):
+        ProportionSearchCV(MeanMap(), {"C": [0.1]}, cv=20).fit(X, **known)
+    with pytest.raises(SupervisionError, match="found no bags"):
+        ProportionSearchCV(MeanMap(), {"C": [0.1]}).fit(X, np.arange(120) % 2)
 
 
 def test_a_function_can_score():

@@ -6,6 +6,7 @@ labels that are given for single rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -232,6 +233,7 @@ def match_bags(
 
     row_codes, ids = factorize(bags, "bag id")
     _refuse_other_length("bags", row_codes, n_rows)
+    _refuse_one_value_a_row(proportions, ids, n_rows)
     totals = (
         proportions if isinstance(proportions, Totals) else Totals.from_proportions(proportions)
     )
@@ -277,6 +279,22 @@ def _refuse_other_length(name: str, codes: IntArray, n_rows: int) -> None:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, "
             f"`{name}` has {len(codes)} values. Give one value a row."
+        )
+
+
+def _refuse_one_value_a_row(proportions: Any, ids: list[Any], n_rows: int) -> None:
+    """Raise where `proportions` looks like the labels of the rows."""
+    if isinstance(proportions, Totals | Mapping) or np.ndim(proportions) != 1:
+        return
+    index: Any = getattr(proportions, "index", None)
+    names = set() if index is None or callable(index) else set(index)
+    by_id = set(ids) <= names and names != set(range(n_rows))
+    if len(proportions) == n_rows > len(ids) and not by_id:
+        raise SupervisionError(
+            "`proportions`",
+            f"one value a row ({n_rows}), while there are {len(ids)} bags",
+            "one line a bag",
+            "give the bags' totals here; known labels of rows are `y`",
         )
 
 

@@ -12,13 +12,15 @@ from typing import Any, Self
 import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.model_selection import BaseCrossValidator, GridSearchCV
+from sklearn.model_selection import BaseCrossValidator, GridSearchCV, check_cv
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from apportion._typing import AnyArray, FloatArray, IntArray
+from apportion.bag_report import BagReport
 from apportion.bags import match_bags
 from apportion.decode import quota
 from apportion.exceptions import SupervisionError
@@ -64,7 +66,7 @@ class BagKFold(BaseCrossValidator):
         self.random_state = random_state
 
     def split(
-        self, X: Any, y: Any = None, groups: Any = None, bags: Any = None
+        self, X: Any, y: Any = None, groups: Any = None, *, bags: Any = None
     ) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield the rows to fit and the rows held out, fold by fold.
 
@@ -265,6 +267,8 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
         Its place in `cv_results_`.
     cv_results_ : dict
         Parameters, scores and times of all candidates, as in `GridSearchCV`.
+    transduction_, label_distributions_, bag_report_
+        Those of the best candidate.
     scorer_ : callable
         The scorer.
     n_splits_ : int
@@ -338,9 +342,9 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
         if len(matched.ids) < 2:
             raise SupervisionError(
                 "`bags`",
-                f"{len(matched.ids)} bag with rows",
+                "one bag alone" if matched.ids else "no bags",
                 "two bags or more, as whole bags are held out",
-                "give bags and proportions, or set the parameters by hand",
+                "pass bags=... and proportions=..., or set the parameters by hand",
             )
         totals = (
             proportions if isinstance(proportions, Totals) else Totals.from_proportions(proportions)
@@ -351,7 +355,7 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
             scoring=self._scorer(),
             n_jobs=self.n_jobs,
             refit=self.refit,
-            cv=self._splitter(len(matched.ids)),
+            cv=self._splits(X, y, bags, matched.codes),
             verbose=self.verbose,
             error_score=self.error_score,
             return_train_score=self.return_train_score,
@@ -369,6 +373,22 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
     def classes_(self) -> AnyArray:
         """The classes, sorted."""
         return np.asarray(self._best().classes_)
+
+    @property
+    def transduction_(self) -> AnyArray:
+        """The best candidate's labels of the fitted rows, under their totals."""
+        return np.asarray(self._labeller().transduction_)
+
+    @property
+    def label_distributions_(self) -> FloatArray:
+        """The best candidate's soft labels of the fitted rows."""
+        return np.asarray(self._labeller().label_distributions_)
+
+    @property
+    def bag_report_(self) -> BagReport:
+        """The best candidate's labels against the totals."""
+        report: BagReport = self._labeller().bag_report_
+        return report
 
     @property
     def n_features_in_(self) -> int:
@@ -416,6 +436,11 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
         with sklearn.config_context(enable_metadata_routing=True):
             return ask(X, bags=bags, proportions=proportions)
 
+    def _labeller(self) -> Any:
+        """Return the best candidate, or the last step of a pipeline."""
+        best = self._best()
+        return best.steps[-1][1] if isinstance(best, Pipeline) else best
+
     def _best(self) -> Any:
         check_is_fitted(self, "search_")
         if not self.refit:
@@ -437,12 +462,31 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
             return self.scoring
         return _FunctionScorer(self.scoring)
 
-    def _splitter(self, n_bags: int) -> Any:
-        if self.cv is None:
-            return BagKFold(min(5, n_bags))
-        if isinstance(self.cv, int | np.integer):
-            return BagKFold(int(self.cv))
-        return self.cv
+    def _splits(self, X: Any, y: Any, bags: Any, codes: IntArray) -> list[tuple[Any, Any]]:
+        """Return the folds, or raise where one cuts a bag."""
+        n_bags = int(codes.max()) + 1
+        cv = min(5, n_bags) if self.cv is None else self.cv
+        if isinstance(cv, int | np.integer):
+            if not 2 <= cv <= n_bags:
+                raise ValueError(
+                    "The 'cv' parameter of ProportionSearchCV must be a number of folds from 2 to "
+                    f"the number of bags, {n_bags}, or a splitter. Got {cv!r} instead."
+                )
+            cv = BagKFold(int(cv))
+        splits = list(check_cv(cv).split(X, y, bags))
+        for train, test in splits:
+            cut = np.intersect1d(codes[train], codes[test])
+            cut = cut[cut >= 0]
+            if cut.size:
+                row = int(np.flatnonzero(codes == cut[0])[0])
+                raise SupervisionError(
+                    "`cv`",
+                    f"a fold that cuts the bag of row {row}: some of its rows are held out, others "
+                    "fitted, while its totals are of all of them",
+                    "folds of whole bags",
+                    "use cv=5 or BagKFold(5)",
+                )
+        return splits
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

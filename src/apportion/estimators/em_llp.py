@@ -114,10 +114,16 @@ class EMLLP(InductiveClassifier):
         self._require_number("tol", 0.0)
         if self.estimator is None:
             return
+        if isinstance(self.estimator, type):
+            raise ValueError(
+                f"The 'estimator' parameter of EMLLP must be an estimator, not a class: write "
+                f"{self.estimator.__name__}()."
+            )
         if not (hasattr(self.estimator, "fit") and hasattr(self.estimator, "predict_proba")):
             raise ValueError(
                 "The 'estimator' parameter of EMLLP must be None or a classifier with fit and "
-                f"predict_proba. Got {self.estimator!r} instead."
+                f"predict_proba. {self.estimator!r} has not both: use e.g. LogisticRegression(), "
+                "or CalibratedClassifierCV around it."
             )
         if not takes_weights(self.estimator):
             raise ValueError(
