@@ -138,6 +138,8 @@ def run(python: str, name: str, files: list[Path], limit: float) -> tuple[list[A
 def accuracy_tables(arguments: argparse.Namespace, folder: Path) -> None:
     seeds = range(arguments.seeds)
     for data, draw in tables(arguments.psvm).items():
+        if arguments.data and not any(part in data for part in arguments.data):
+            continue
         files = [save(folder, f"{data}-{seed}", *draw(seed)) for seed in seeds]
         several = len(np.load(files[0])["shares"][0]) > 2
         print(f"\n{data}: mean (std) of {arguments.seeds} seeds, per fit")
@@ -186,7 +188,11 @@ def growth_table(arguments: argparse.Namespace, folder: Path) -> None:
 def everyone(arguments: argparse.Namespace) -> list[tuple[str, str]]:
     ours = [(name, sys.executable) for name in methods(0)]
     peer = [(name, arguments.llp_learn) for name in PEER if arguments.llp_learn]
-    return ours + peer
+    return [
+        (name, python)
+        for name, python in ours + peer
+        if not arguments.methods or any(part in name for part in arguments.methods)
+    ]
 
 
 def main() -> None:
@@ -197,6 +203,8 @@ def main() -> None:
     parser.add_argument("--psvm", type=Path, default=PSVM, help="a folder with heart.mat")
     parser.add_argument("--llp-learn", help="a Python in which llp-learn is installed")
     parser.add_argument("--only", choices=["accuracy", "growth"])
+    parser.add_argument("--data", nargs="+", help="only data sets whose name has one of these")
+    parser.add_argument("--methods", nargs="+", help="only methods whose name has one of these")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:

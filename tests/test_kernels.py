@@ -108,6 +108,8 @@ def test_a_kernel_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
         PropSVM().fit(X, bags=np.arange(50) % 2, proportions=np.array([0.4, 0.6]))
     with pytest.raises(MemoryError, match=r"kernel of 50 bag means needs .* Use kernel='linear'"):
         InvCal("rbf").fit(X, np.arange(50) % 2)
+    with pytest.raises(MemoryError, match=r"50 kernel features of 50 rows needs .* max_rank"):
+        MeanMap("rbf").fit(X, np.arange(50) % 2)
     InvCal().fit(X, np.arange(50) % 2)
 
 

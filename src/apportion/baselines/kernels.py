@@ -15,7 +15,7 @@ from apportion.memory import refuse_if_too_large
 
 KERNELS = ("linear", "rbf", "poly", "precomputed")
 
-LIBSVM_ITERATIONS = 1_000_000
+LIBSVM_ITERATIONS = 200_000
 """libsvm may otherwise go on for ever; at this many steps it stops, and scikit-learn warns."""
 
 _BLOCK_BYTES = 2**25
@@ -190,8 +190,14 @@ def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatu
             f"The kernel {kernel.name!r} has no positive k(x, x), so it is no inner product. Give "
             "a positive semidefinite kernel: a similarity, not a distance."
         )
+    rank = min(len(X), max_rank)
+    refuse_if_too_large(
+        f"{rank} kernel features of {len(X)} rows",
+        4 * 8 * rank * len(X),
+        "a smaller max_rank, or kernel='linear'",
+    )
     left = own.copy()
-    L = np.zeros((len(X), min(len(X), max_rank)))
+    L = np.zeros((len(X), rank))
     pivots: list[int] = []
     for step in range(L.shape[1]):
         pivot = int(np.argmax(left))
