@@ -61,7 +61,6 @@ def fit_and_label(name: str, X: Any, bags: Any, shares: Any, seed: int) -> tuple
     warnings.simplefilter("ignore")
     totals = Totals.from_proportions(shares)
     model = methods(seed)[name].fit(X, bags=bags, proportions=totals)
-    model = getattr(model, "best_estimator_", model)
     return model.transduction_, model.predict(X)
 
 

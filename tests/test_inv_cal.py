@@ -136,4 +136,4 @@ def test_a_labelled_row_is_a_bag_of_its_own():
     np.testing.assert_allclose(known.shares, [[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]])
     np.testing.assert_allclose(known.known, 1.0)
     np.testing.assert_allclose(known.weights, [2.0, 1.0, 1.0])
-    np.testing.assert_allclose((known.averages() @ np.arange(6.0)), [1.0, 1.0, 3.0])
+    np.testing.assert_allclose((known.groups.averages() @ np.arange(6.0)), [1.0, 1.0, 3.0])

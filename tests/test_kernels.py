@@ -47,7 +47,7 @@ def test_the_kernel_of_bag_means_is_the_mean_over_pairs(name):
     kernel, _ = WHOLE[name]
     codes = np.arange(50) % 4
     bags = known_bags(match_bags(50, None, codes, np.full((4, 2), 0.5)))
-    between = kernel.between_means(X, bags.averages())
+    between = kernel.between_means(X, bags.groups.averages())
     whole = kernel(X, X)
     np.testing.assert_allclose(kernel.diagonal(X), np.diag(whole))
     for k in range(4):

@@ -16,7 +16,7 @@ from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import SupervisionError, name_some
 from apportion.multipliers import Groups, nearest_totals
 from apportion.tables import factorize
-from apportion.totals import Totals, masses_for, sorted_classes, tighten
+from apportion.totals import Totals, as_totals, masses_for, sorted_classes, tighten
 
 
 class Bags:
@@ -234,9 +234,7 @@ def match_bags(
     row_codes, ids = factorize(bags, "bag id")
     _refuse_other_length("bags", row_codes, n_rows)
     _refuse_one_value_a_row(proportions, ids, n_rows)
-    totals = (
-        proportions if isinstance(proportions, Totals) else Totals.from_proportions(proportions)
-    )
+    totals = as_totals(proportions)
     if classes is not None:
         totals = totals.with_classes(classes)
     if not ids and not labels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -42,7 +43,7 @@ class DuplicateRowsWarning(UserWarning):
 
 def users_level() -> int:
     """Return the `stacklevel` at which a warning points to the first line outside this package."""
-    package = str(Path(__file__).parent)
+    package = f"{Path(__file__).parent}{os.sep}"
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1

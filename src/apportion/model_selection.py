@@ -29,7 +29,7 @@ from apportion.hashing import hash_ranks
 from apportion.metrics import bag_deviances, bag_errors, soft
 from apportion.project import reconcile
 from apportion.tables import factorize
-from apportion.totals import Totals, sorted_classes
+from apportion.totals import as_totals, sorted_classes
 
 METRICS = ("absolute_error", "deviance", "smoothness")
 
@@ -346,9 +346,7 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
                 "two bags or more, as whole bags are held out",
                 "pass bags=... and proportions=..., or set the parameters by hand",
             )
-        totals = (
-            proportions if isinstance(proportions, Totals) else Totals.from_proportions(proportions)
-        )
+        totals = as_totals(proportions)
         search = GridSearchCV(
             self.estimator,
             self.param_grid,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from apportion._typing import BoolArray, FloatArray, IntArray
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 
 _HALVINGS = 40
 
@@ -40,6 +40,10 @@ class Groups:
     def sum(self, values: FloatArray) -> FloatArray:
         """Return the sum of the values over each group."""
         return self._indicator @ values
+
+    def averages(self) -> AnyArray:
+        """Return the sparse (n_groups × n_rows) matrix that takes means; no group may be empty."""
+        return sparse.diags_array(1.0 / self.sizes) @ self._indicator
 
     def spread(self, per_group: FloatArray) -> FloatArray:
         """Return every row's group value; 0 for rows in no group."""

@@ -352,6 +352,11 @@ class Totals:
             setattr(self, name, value)
 
 
+def as_totals(proportions: Any) -> Totals:
+    """Return totals as they are; anything else is read by `Totals.from_proportions`."""
+    return proportions if isinstance(proportions, Totals) else Totals.from_proportions(proportions)
+
+
 def sorted_classes(labels: Sequence[Hashable]) -> tuple[AnyArray, IntArray]:
     """Return the labels sorted, and where each sorted label stood.
 

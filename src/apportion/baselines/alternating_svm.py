@@ -130,9 +130,8 @@ class PropSVMProblem:
 
 @dataclass(frozen=True)
 class PropSVMSolution:
-    """The labels and the SVM of lowest objective, and the objectives that the starts ended in."""
+    """The SVM of lowest objective, and the objectives that the starts ended in."""
 
-    y: FloatArray
     machine: Machine
     objective: float
     objectives: FloatArray
@@ -166,8 +165,8 @@ def alternating_svm(
         n_fits += sum(fits for _, _, fits, _ in ended)
     objectives = np.array([problem.objective(m, y, problem.C) for y, m, _, _ in ended])
     best = int(np.argmin(objectives))
-    y, machine, _, converged = ended[best]
-    return PropSVMSolution(y, machine, objectives[best], objectives[which], n_fits, converged)
+    _, machine, _, converged = ended[best]
+    return PropSVMSolution(machine, objectives[best], objectives[which], n_fits, converged)
 
 
 def _best_counts(

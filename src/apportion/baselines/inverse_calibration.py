@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.svm import SVR
 
 from apportion._typing import FloatArray
-from apportion.baselines.kernels import LIBSVM_ITERATIONS, Expansion, Kernel
+from apportion.baselines.kernels import LIBSVM_ITERATIONS, Expansion, Kernel, centred
 from apportion.baselines.known_bags import KnownBags
 
 _REACH = 10.0
@@ -31,19 +31,18 @@ def inverse_calibration(
     libsvm sees bag means centred and in units of that variance, which changes nothing but b and how
     well it does.
     """
-    averages = bags.averages()
+    averages = bags.groups.averages()
     weights = bags.groups.sizes / bags.groups.sizes.sum()
+    means = averages @ X if kernel.linear else kernel.between_means(X, averages)
     if kernel.linear:
-        centre = weights @ (averages @ X)
-        means = averages @ X - centre
-        variance = float(weights @ (averages @ ((X - centre) ** 2).sum(axis=1)))
-        level = means @ centre
+        own = ((X - weights @ means) ** 2).sum(axis=1)
+        offset = 0.0
     else:
-        means = kernel.between_means(X, averages)
-        level = weights @ means
-        variance = float(weights @ (averages @ kernel.diagonal(X)) - level @ weights)
-        means = means - level - level[:, None] + level @ weights
+        own = kernel.diagonal(X)
+        offset = float(weights @ means @ weights)
+    variance = float(weights @ (averages @ own)) - offset
     variance = variance if variance > 0 else 1.0
+    means, level = centred(means, kernel.linear, weights)
     C = _REACH / variance if C is None else C
 
     shares = np.clip(bags.shares[:, tasks], clip, 1.0 - clip)
@@ -62,8 +61,11 @@ def inverse_calibration(
             cache_size=500,
             max_iter=LIBSVM_ITERATIONS,
         )
-        inputs = means[some] / np.sqrt(variance) if kernel.linear else means[np.ix_(some, some)]
-        inputs = inputs if kernel.linear else inputs / variance
+        inputs = (
+            means[some] / np.sqrt(variance)
+            if kernel.linear
+            else means[np.ix_(some, some)] / variance
+        )
         machine.fit(inputs, targets[some, j], sample_weight=bags.known[some, h])
         duals[some[machine.support_], j] = machine.dual_coef_[0] / variance
         intercepts[j] = machine.intercept_[0] - level @ duals[:, j]

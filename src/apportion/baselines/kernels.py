@@ -164,6 +164,20 @@ def resolve_kernel(kernel: Any, gamma: Any, degree: float, coef0: float, X: Floa
     return Kernel(kernel, float(gamma), float(degree), float(coef0))
 
 
+def centred(inner: FloatArray, linear: bool, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return rows, or their similarities, moved so that their weighted mean is the origin.
+
+    With them their similarities s to that mean: a machine with dual weights β, Σ β = 0, found on
+    the moved rows is the same on the rows as they were, but for an intercept smaller by s·β.
+    libsvm, whose tolerance is absolute, does as well with every offset then.
+    """
+    mean = weights @ inner
+    if linear:
+        moved = inner - mean
+        return moved, moved @ mean
+    return inner - mean - mean[:, None] + mean @ weights, mean
+
+
 class KernelFeatures(NamedTuple):
     """Features Z of the rows with Z Zᵀ ≈ K, made from a few pivot rows: Z = k(X, X_pivots) V.
 
@@ -199,7 +213,7 @@ def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatu
     left = own.copy()
     L = np.zeros((len(X), rank))
     pivots: list[int] = []
-    for step in range(L.shape[1]):
+    for step in range(rank):
         pivot = int(np.argmax(left))
         if left[pivot] <= 1e-10 * largest:
             break
@@ -215,9 +229,8 @@ def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatu
             f"{left.min():.3g}, the largest k(x, x) {largest:.3g}. Give a kernel that is an inner "
             "product in some space, such as 'rbf'."
         )
-    rank = len(pivots)
-    Z = L[:, :rank]
-    V = linalg.solve_triangular(Z[pivots], np.eye(rank), lower=True).T
+    Z = L[:, : len(pivots)]
+    V = linalg.solve_triangular(Z[pivots], np.eye(len(pivots)), lower=True).T
     unexplained = max(float(left.sum() / own.sum()), 0.0)
     return KernelFeatures(Z, np.array(pivots, dtype=np.intp), V, unexplained)
 

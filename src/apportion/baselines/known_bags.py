@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
-from apportion._typing import AnyArray, FloatArray
+from apportion._typing import FloatArray
 from apportion.bags import Bags
 from apportion.exceptions import SupervisionError
 from apportion.multipliers import Groups
@@ -37,13 +36,6 @@ class KnownBags:
     def weights(self) -> FloatArray:
         """How many rows' worth is known of each bag, all classes together."""
         return np.asarray(self.known.mean(axis=1) * self.groups.sizes)
-
-    def averages(self) -> AnyArray:
-        """Return the sparse (n_bags × n_rows) matrix that takes bag means."""
-        codes, sizes = self.groups.codes, self.groups.sizes
-        inside = np.flatnonzero(codes >= 0)
-        cells = (1.0 / sizes[codes[inside]], (codes[inside], inside))
-        return sparse.csr_array(cells, shape=(len(sizes), len(codes)))
 
 
 def known_bags(bags: Bags) -> KnownBags:

@@ -31,7 +31,7 @@ def class_means(X: FloatArray, bags: KnownBags, ridge: float) -> FloatArray:
     draws class means towards the mean of all bags, m̄, as much as `ridge` rows of a pure bag
     would; where few or collinear bags leave directions open, it alone decides there.
     """
-    means = bags.averages() @ X
+    means = bags.groups.averages() @ X
     weights = bags.weights
     overall = weights @ means / weights.sum()
     system = (bags.shares.T * weights) @ bags.shares

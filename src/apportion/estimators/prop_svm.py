@@ -15,7 +15,7 @@ from apportion.baselines.alternating_svm import (
     PropSVMSolution,
     alternating_svm,
 )
-from apportion.baselines.kernels import Expansion
+from apportion.baselines.kernels import Expansion, centred
 from apportion.baselines.known_bags import known_bags
 from apportion.decode import round_to_counts
 from apportion.estimators._inductive import MarginClassifier, calibrated_slope, tasks_of
@@ -231,17 +231,11 @@ class PropSVM(MarginClassifier):
 def _in_units_of_variance(inner: FloatArray, linear: bool) -> tuple[FloatArray, FloatArray, float]:
     """Return rows, or their similarities, centred and divided by the variance in feature space.
 
-    With them the rows' similarities to the centre, which turn the intercept back, and the variance.
-    With both weights multiplied by the variance the problem is the same, and libsvm, whose
-    tolerance is absolute, does as well with every unit and offset.
+    With them the rows' similarities to the centre and the variance. With both weights multiplied
+    by the variance the problem is the same, and libsvm does as well with every unit and offset.
     """
-    centre = inner.mean(axis=0)
-    if linear:
-        centred = inner - centre
-        scale = float((centred**2).sum(axis=1).mean())
-        scale = scale if scale > 0 else 1.0
-        return centred / np.sqrt(scale), centred @ centre, scale
-    middle = float(centre.mean())
-    scale = float(np.diagonal(inner).mean()) - middle
+    moved, level = centred(inner, linear, np.full(len(inner), 1.0 / len(inner)))
+    own = (moved**2).sum(axis=1) if linear else np.diagonal(moved)
+    scale = float(own.mean())
     scale = scale if scale > 0 else 1.0
-    return (inner - centre - centre[:, None] + middle) / scale, centre, scale
+    return moved / (np.sqrt(scale) if linear else scale), level, scale
