@@ -45,7 +45,7 @@ def main() -> None:
             worst = 0.0
             for seed in range(25):
                 X, y = make_xor(n_rows, random_state=seed)
-                bags, totals = make_bags(y, proportions=proportions, random_state=seed)
+                bags, totals = make_bags(None, y, proportions=proportions, random_state=seed)
                 f, s, gap = count(KNNGraph().fit(X), bags, totals)
                 fast, slow, worst = fast + f, slow + s, max(worst, gap)
             fast_total, slow_total = fast_total + fast, slow_total + slow
@@ -54,7 +54,7 @@ def main() -> None:
     print(f"{'XOR, all':>22}{fast_total:>13}{slow_total:>9}{slow_total / fast_total:>8.1f}")
     for name, load in (("breast_cancer", load_breast_cancer), ("wine", load_wine)):
         X, y = load(return_X_y=True)
-        bags, totals = make_bags(y, 20, random_state=0)
+        bags, totals = make_bags(None, y, 20, random_state=0)
         fast, slow, gap = count(KNNGraph().fit(scale(X)), bags, totals)
         print(f"{name:>22}{fast:>13}{slow:>9}{slow / fast:>8.1f}{gap:>13.1e}")
 

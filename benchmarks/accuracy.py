@@ -45,7 +45,7 @@ def main() -> None:
             columns: list[list[float]] = [[], [], [], [], []]
             seconds = 0.0
             for seed in range(seeds):
-                bags, totals = make_bags(y, n_bags, random_state=seed)
+                bags, totals = make_bags(None, y, n_bags, random_state=seed)
                 started = time.perf_counter()
                 model = LPLLP(graph="knn", random_state=seed).fit(X, bags=bags, proportions=totals)
                 seconds += time.perf_counter() - started

@@ -74,12 +74,12 @@ def tables(psvm: Path) -> dict[str, Any]:
     def xor(design: str) -> Any:
         def draw(seed: int) -> Any:
             X, y = make_xor(300, random_state=seed)
-            return X, y, make_bags(y, proportions=DESIGNS[design], random_state=seed)[0]
+            return X, y, make_bags(X, y, proportions=DESIGNS[design], random_state=seed)[0]
 
         return draw
 
     def table(X: Any, y: Any, n_bags: int) -> Any:
-        return lambda seed: (X, y, make_bags(y, n_bags, random_state=seed)[0])
+        return lambda seed: (X, y, make_bags(X, y, n_bags, random_state=seed)[0])
 
     def bags_of_16(X: Any, y: Any) -> Any:
         places = np.arange(len(y)) // 16

@@ -23,7 +23,7 @@ def main() -> None:
             accuracy, iterations, ambiguous = [], [], 0
             for seed in range(SEEDS):
                 X, y = make_xor(n_rows, random_state=seed)
-                bags, totals = make_bags(y, proportions=proportions, random_state=seed)
+                bags, totals = make_bags(None, y, proportions=proportions, random_state=seed)
                 model = LPLLP(random_state=seed).fit(X, bags=bags, proportions=totals)
                 accuracy.append((model.transduction_ == y).mean())
                 iterations.append(model.n_iter_)

@@ -11,7 +11,7 @@ from apportion.metrics import bag_majority
 
 def main() -> None:
     X, truth = load_digits(return_X_y=True)
-    boxes, totals = make_bags(truth, n_bags=20, random_state=0)
+    boxes, totals = make_bags(X, truth, n_bags=20, random_state=0)
     print(f"{len(X)} images of digits in {len(totals.ids)} boxes. Known: how many of each digit a")
     print("box holds. Not known: which image shows which digit.\n")
 

@@ -22,7 +22,7 @@ MARKERS = ["o", "s", "^"]
 
 def main(path: Path) -> None:
     X, truth = make_xor(300, random_state=0)
-    bags, totals = make_bags(truth, proportions=[0.6, 0.4, 0.5], random_state=0)
+    bags, totals = make_bags(X, truth, proportions=[0.6, 0.4, 0.5], random_state=0)
     model = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals)
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), sharex=True, sharey=True)

@@ -69,7 +69,7 @@ def quiet():
 
 def blobs(seed=0, n=60, c=3, n_bags=4):
     X, y = make_blobs(n, centers=c, random_state=seed, cluster_std=1.5)
-    bags, totals = make_bags(y, n_bags, random_state=seed)
+    bags, totals = make_bags(None, y, n_bags, random_state=seed)
     return X, y, bags, totals
 
 

@@ -16,7 +16,7 @@ def clouds(seed, n=80, n_bags=8):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n)
     X = rng.normal(size=(n, 3)) + 1.5 * y[:, None] * [1.0, 0.5, 0.0]
-    bags, totals = make_bags(y, n_bags, random_state=seed)
+    bags, totals = make_bags(None, y, n_bags, random_state=seed)
     return X, y, bags, totals
 
 

@@ -34,7 +34,7 @@ def test_xor_is_solved(design, graph):
     accuracy = []
     for seed in (1, 2, 3) if graph == "knn" else (4,):
         X, y = make_xor(120, random_state=seed)
-        bags, totals = make_bags(y, proportions=DESIGNS[design], random_state=seed)
+        bags, totals = make_bags(None, y, proportions=DESIGNS[design], random_state=seed)
         model = LPLLP(graph, random_state=0).fit(X, bags=bags, proportions=totals)
         accuracy.append((model.transduction_ == y).mean())
     assert np.mean(accuracy) >= 0.98
@@ -47,7 +47,7 @@ def test_xor_is_solved(design, graph):
 def test_real_data_in_twenty_bags(load, standardise, least):
     X, y = load(return_X_y=True)
     X = scale(X) if standardise else X
-    bags, totals = make_bags(y, 20, random_state=0)
+    bags, totals = make_bags(None, y, 20, random_state=0)
     model = LPLLP(graph="knn", decode="quota").fit(X, bags=bags, proportions=totals)
     assert (model.transduction_ == y).mean() >= least
 
@@ -73,7 +73,7 @@ def test_label_propagation_is_algorithm_1():
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
 def test_precomputed_similarities(form):
     X, y = make_xor(80, random_state=0)
-    bags, totals = make_bags(y, proportions=[0.85, 0.15], random_state=0)
+    bags, totals = make_bags(None, y, proportions=[0.85, 0.15], random_state=0)
     W = reference.rbf_similarities(X, 1.0)
     given = LPLLP("precomputed", random_state=0).fit(form(W), bags=bags, proportions=totals)
     built = LPLLP(RBFGraph(1.0), random_state=0).fit(X, bags=bags, proportions=totals)
@@ -86,7 +86,7 @@ def test_precomputed_similarities(form):
 
 def test_gamma_is_chosen_without_labels():
     X, y = make_xor(120, random_state=1)
-    bags, totals = make_bags(y, proportions=DESIGNS["B"], random_state=1)
+    bags, totals = make_bags(None, y, proportions=DESIGNS["B"], random_state=1)
     grid = [1e-4, 0.5, 1.0]
     chosen = LPLLP(RBFGraph(grid), random_state=0).fit(X, bags=bags, proportions=totals)
     assert chosen.graph_.gamma_ in grid
@@ -166,7 +166,7 @@ def test_contradictions_reach_the_user():
 
 def test_prior_speaks_only_with_weight():
     X, y = make_xor(120, random_state=2)
-    bags, totals = make_bags(y, proportions=DESIGNS["B"], random_state=2)
+    bags, totals = make_bags(None, y, proportions=DESIGNS["B"], random_state=2)
     rng = np.random.default_rng(0)
     noise = rng.dirichlet(np.ones(2), 120)
     settings = {"graph": RBFGraph(0.05), "tol": 1e-9, "max_iter": 20000}
@@ -184,7 +184,7 @@ def test_prior_speaks_only_with_weight():
 def test_a_perfect_prior_helps():
     X, y = make_xor(120, random_state=3)
     X = X + np.random.default_rng(0).normal(size=X.shape) * 4
-    bags, totals = make_bags(y, proportions=DESIGNS["A"], random_state=3)
+    bags, totals = make_bags(None, y, proportions=DESIGNS["A"], random_state=3)
     truth = 0.8 * np.eye(2)[y] + 0.1
     without = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals)
     informed = LPLLP(prior=truth, prior_weight=1.0).fit(X, bags=bags, proportions=totals)
@@ -193,7 +193,7 @@ def test_a_perfect_prior_helps():
 
 def test_intervals_and_unknown_cells_end_to_end():
     X, y = make_xor(120, random_state=4)
-    bags, exact = make_bags(y, proportions=DESIGNS["B"], random_state=4)
+    bags, exact = make_bags(None, y, proportions=DESIGNS["B"], random_state=4)
     wide = Totals.from_intervals(exact.lower - 0.05, np.minimum(exact.upper + 0.05, 1))
     model = LPLLP(random_state=0).fit(X, bags=bags, proportions=wide)
     assert model.solution_.residual < 1e-9
@@ -207,7 +207,7 @@ def test_intervals_and_unknown_cells_end_to_end():
 
 def test_literal_algorithm_runs_and_converges_or_says_so():
     X, y = make_xor(120, random_state=0)
-    bags, totals = make_bags(y, proportions=DESIGNS["B"], random_state=0)
+    bags, totals = make_bags(None, y, proportions=DESIGNS["B"], random_state=0)
     model = LPLLP("rbf", solver="literal", decode="threshold", max_iter=50)
     model.fit(X, bags=bags, proportions=totals)
     assert model.solution_.residual < 1e-6
@@ -216,7 +216,7 @@ def test_literal_algorithm_runs_and_converges_or_says_so():
 def test_refinement_makes_neighbours_agree_more_and_keeps_counts():
     X, y = load_breast_cancer(return_X_y=True)
     X = scale(X)
-    bags, totals = make_bags(y, 20, random_state=0)
+    bags, totals = make_bags(None, y, 20, random_state=0)
     rough = LPLLP(refine=False).fit(X, bags=bags, proportions=totals)
     fine = LPLLP(refine=True).fit(X, bags=bags, proportions=totals)
     np.testing.assert_array_equal(fine.label_distributions_, rough.label_distributions_)
@@ -270,6 +270,6 @@ def test_the_literal_solver_takes_no_prior():
 
 def test_lists_are_rows_too():
     X, y = make_xor(40, random_state=0)
-    bags, totals = make_bags(y, proportions=[0.8, 0.2], random_state=0)
+    bags, totals = make_bags(None, y, proportions=[0.8, 0.2], random_state=0)
     model = LPLLP(random_state=0).fit(X.tolist(), bags=bags, proportions=totals)
     assert model.predict(X.tolist(), bags=bags, proportions=totals).shape == (40,)

@@ -63,7 +63,7 @@ def test_bag_majority():
 
 def test_bag_report_counts_and_reads():
     X, y = make_xor(60, random_state=0)
-    bags, totals = make_bags(y, proportions=[0.8, 0.2], random_state=0)
+    bags, totals = make_bags(None, y, proportions=[0.8, 0.2], random_state=0)
     model = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals)
     report = model.bag_report_
     counted = np.array([np.bincount(model.transduction_[bags == k], minlength=2) for k in (0, 1)])
@@ -92,7 +92,7 @@ def test_bag_report_shows_intervals_and_shortens():
 @pytest.mark.parametrize(("backend", "kind"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])
 def test_bag_report_as_a_frame(backend, kind):
     X, y = make_xor(60, random_state=0)
-    bags, totals = make_bags(y, proportions=[0.8, 0.2], random_state=0)
+    bags, totals = make_bags(None, y, proportions=[0.8, 0.2], random_state=0)
     report = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals).bag_report_
     frame = report.to_frame(backend)
     assert isinstance(frame, kind)

@@ -33,7 +33,7 @@ from apportion.model_selection import METRICS, BagKFold, ProportionScorer, Propo
 
 def blobs(seed=0, n=120, c=3, n_bags=12):
     X, y = make_blobs(n, centers=c, random_state=seed, cluster_std=2.5)
-    bags, totals = make_bags(y, n_bags, random_state=seed)
+    bags, totals = make_bags(None, y, n_bags, random_state=seed)
     return X, y, bags, totals
 
 
@@ -317,7 +317,7 @@ def test_selection_finds_the_kernel_that_xor_needs():
     from apportion.datasets import make_xor
 
     X, y = make_xor(300, random_state=0)
-    bags, totals = make_bags(y, 30, random_state=0)
+    bags, totals = make_bags(None, y, 30, random_state=0)
     search = ProportionSearchCV(MeanMap(), {"kernel": ["linear", "rbf"]}, scoring="deviance")
     search.fit(X, bags=bags, proportions=totals)
     assert search.best_params_ == {"kernel": "rbf"}

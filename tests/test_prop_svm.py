@@ -137,7 +137,7 @@ def test_xor_with_defaults(design, least):
     accuracy = []
     for seed in range(3):
         X, y = make_xor(240, random_state=seed)
-        bags, totals = make_bags(y, proportions=design, random_state=seed)
+        bags, totals = make_bags(None, y, proportions=design, random_state=seed)
         model = PropSVM(random_state=seed).fit(X, bags=bags, proportions=totals)
         accuracy.append((model.transduction_ == y).mean())
     assert np.mean(accuracy) >= least

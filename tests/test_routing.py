@@ -30,7 +30,7 @@ def router(**parameters):
 
 def data(n_bags):
     X, y = make_blobs(40, centers=3, random_state=0)
-    bags, totals = make_bags(y, n_bags, random_state=0)
+    bags, totals = make_bags(None, y, n_bags, random_state=0)
     return X, y, bags, totals
 
 

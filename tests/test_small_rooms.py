@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import apportion
-from apportion.datasets import make_bags, make_xor
 from apportion.hashing import hash_ranks, row_hashes
 
 ROOT = Path(__file__).parents[1]
@@ -34,29 +33,6 @@ def test_equal_rows_are_scrambled(X):
     ranks = hash_ranks(X, 1000)
     assert sorted(ranks.tolist()) == list(range(1000))
     assert abs(np.corrcoef(ranks, np.arange(1000))[0, 1]) < 0.1
-
-
-def test_xor_has_two_halves_at_four_corners():
-    X, y = make_xor(400, random_state=0)
-    assert y.sum() == 200
-    for corner, label in [((0, 0), 0), ((10, 10), 0), ((0, 10), 1), ((10, 0), 1)]:
-        near = np.linalg.norm(X - corner, axis=1) < 4
-        assert near.sum() >= 95
-        assert (y[near] == label).all()
-    np.testing.assert_array_equal(make_xor(40, random_state=3)[0], make_xor(40, random_state=3)[0])
-
-
-def test_bags_have_the_wanted_shares():
-    _, y = make_xor(120, random_state=0)
-    bags, totals = make_bags(y, proportions=[0.6, 0.4, 0.5], random_state=0)
-    assert np.bincount(bags).tolist() == [40, 40, 40]
-    np.testing.assert_allclose(totals.lower[:, 1], [0.6, 0.4, 0.5])
-    np.testing.assert_allclose([y[bags == k].mean() for k in range(3)], [0.6, 0.4, 0.5])
-    with pytest.raises(ValueError, match="need 108 rows of class"):
-        make_bags(y, proportions=[0.1, 0.1, 0.1])
-    with pytest.raises(ValueError, match="either n_bags or proportions"):
-        make_bags(y)
-    assert np.bincount(make_bags(y, 7, random_state=0)[0]).tolist() == [18] + [17] * 6
 
 
 def test_public_names_exist_and_are_documented():

@@ -238,7 +238,7 @@ def test_xor_needs_far_fewer_accelerated_iterations():
     fast = slow = 0
     for seed in range(3):
         X, y = make_xor(120, random_state=seed)
-        bag, totals = make_bags(y, proportions=[0.6, 0.4, 0.5], random_state=seed)
+        bag, totals = make_bags(None, y, proportions=[0.6, 0.4, 0.5], random_state=seed)
         graph = KNNGraph().fit(X)
         bags = match_bags(120, bags=bag, proportions=totals)
         fast += solve(graph, bags, Settings(n_probes=0, max_iter=20000)).n_iter

@@ -285,7 +285,7 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
     >>> from apportion import InvCal
     >>> from apportion.datasets import make_bags
     >>> X, grower = load_wine(return_X_y=True)
-    >>> crates, totals = make_bags(grower, n_bags=10, random_state=0)
+    >>> crates, totals = make_bags(None, grower, n_bags=10, random_state=0)
     >>> search = ProportionSearchCV(InvCal(), {"kernel": ["linear", "rbf"]})
     >>> search.fit(scale(X), bags=crates, proportions=totals).best_params_
     {'kernel': 'linear'}

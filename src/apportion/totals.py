@@ -292,19 +292,24 @@ class Totals:
 
         Parameters
         ----------
-        labels : array-like of shape (n_rows,)
-            A label for every row that is in a bag.
+        labels : array-like of shape (n_rows,) or (n_rows, n_classes)
+            A label for every row that is in a bag; or its shares of the classes, which sum to 1.
         bags : array-like of shape (n_rows,)
             A bag id for every row; missing = in no bag.
         classes : sequence, optional
-            All classes, where some may be absent from `labels`.
+            All classes, where some may be absent from `labels`; of shares, the columns' names,
+            by default 0, 1, …
 
         Examples
         --------
         >>> Totals.from_labels(["a", "b", "b", "b"], [1, 1, 2, 2]).lower
         array([[0.5, 0.5],
                [0. , 1. ]])
+        >>> Totals.from_labels([[1, 0], [0.5, 0.5]], [1, 1], classes=["sit", "walk"]).lower
+        array([[0.75, 0.25]])
         """
+        if np.ndim(labels) == 2:
+            return cls._from_shares(np.asarray(labels, dtype=np.float64), bags, classes)
         label_codes, found = factorize(labels, "label")
         bag_codes, ids = factorize(bags, "bag id")
         if len(label_codes) != len(bag_codes):
@@ -328,6 +333,32 @@ class Totals:
         np.add.at(counts, (bag_codes[inside], columns[label_codes[inside]]), 1.0)
         shares = counts / counts.sum(axis=1, keepdims=True)
         return cls._sorted(ids, known, shares, shares, "share")
+
+    @classmethod
+    def _from_shares(
+        cls, shares: FloatArray, bags: Any, classes: Sequence[Hashable] | None
+    ) -> Totals:
+        """Return the mean shares of the rows of each bag."""
+        codes, ids = factorize(bags, "bag id")
+        if len(shares) != len(codes):
+            raise ValueError(f"{len(shares)} rows of shares were given for {len(codes)} bag ids.")
+        names = list(range(shares.shape[1]) if classes is None else classes)
+        if len(names) != shares.shape[1]:
+            raise ValueError(f"{len(names)} classes were given for {shares.shape[1]} columns.")
+        inside = codes >= 0
+        whole = (shares >= 0).all(axis=1) & (np.abs(shares.sum(axis=1) - 1.0) <= 1e-6)
+        off = np.flatnonzero(inside & ~whole)
+        if off.size:
+            raise SupervisionError(
+                f"row {off[0]} (bag {ids[codes[off[0]]]!r})",
+                f"the shares {shares[off[0]].tolist()}",
+                "shares between 0 and 1 that sum to 1, for every row that is in a bag",
+                "correct them, or give the row no bag id",
+            )
+        masses = np.zeros((len(ids), shares.shape[1]))
+        np.add.at(masses, codes[inside], shares[inside])
+        means = masses / masses.sum(axis=1, keepdims=True)
+        return cls._sorted(ids, names, means, means, "share")
 
     def with_classes(self, classes: AnyArray) -> Totals:
         """Return the same totals over other classes, in their order; absent ones have mass 0."""

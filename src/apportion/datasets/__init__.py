@@ -1,6 +1,21 @@
 """Data to try things on."""
 
 from apportion.datasets.make_bags import make_bags
-from apportion.datasets.synthetic import make_drifting_clouds, make_xor
+from apportion.datasets.sphere import (
+    AMBULATORY_OR_SEDENTARY,
+    FIVE_GROUPS,
+    SphereWindows,
+    load_sphere,
+)
+from apportion.datasets.synthetic import make_drifting_clouds, make_half_kernel, make_xor
 
-__all__ = ["make_bags", "make_drifting_clouds", "make_xor"]
+__all__ = [
+    "AMBULATORY_OR_SEDENTARY",
+    "FIVE_GROUPS",
+    "SphereWindows",
+    "load_sphere",
+    "make_bags",
+    "make_drifting_clouds",
+    "make_half_kernel",
+    "make_xor",
+]

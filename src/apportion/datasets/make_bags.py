@@ -2,36 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
-from apportion._typing import AnyArray, IntArray
+from apportion._typing import AnyArray, FloatArray, IntArray
+from apportion.tables import factorize
 from apportion.totals import Totals
+
+STRATEGIES = ("random", "proportions", "feature", "cluster", "time")
 
 
 def make_bags(
+    X: Any,
     y: Any,
     n_bags: int | None = None,
     *,
-    proportions: Sequence[float] | None = None,
+    proportions: Any = None,
+    sizes: Sequence[int] | None = None,
+    strategy: str | None = None,
+    feature: int = 0,
+    time: Any = None,
+    period: float | None = None,
+    groups: Any = None,
+    classes: Sequence[Hashable] | None = None,
     random_state: Any = None,
 ) -> tuple[IntArray, Totals]:
-    """Return bags of equal size over labelled rows, and their exact totals.
+    """Return bags over labelled rows, and their exact totals.
 
     Parameters
     ----------
-    y : array-like of shape (n_rows,)
-        True labels.
+    X : array-like of shape (n_rows, n_features) or None
+        Rows; only the strategies `"feature"` and `"cluster"` look at them.
+    y : array-like of shape (n_rows,) or (n_rows, n_classes)
+        True labels; or each row's shares of the classes, whose sums are the bags' masses.
     n_bags : int, optional
-        The number of bags; rows go to bags at random.
-    proportions : sequence of float, optional
-        For two classes, instead of `n_bags`: the share of the second class in each bag. Counts
-        are rounded, and the rows of each class are dealt at random.
+        The number of bags. Bags of `"random"`, `"feature"` and `"time"` are of equal size.
+    proportions : array-like of shape (n_bags,) or (n_bags, n_classes), optional
+        The shares of the classes in each bag, or that of the second of two classes.
+    sizes : sequence of int, optional
+        The bags' numbers of rows, instead of equal ones.
+    strategy : {"random", "proportions", "feature", "cluster", "time"}, optional
+        How rows come to their bags; by default `"proportions"` where these are given, otherwise
+        `"random"`.
+
+        - `"random"`: dealt at random.
+        - `"proportions"`: dealt at random within each class, so that bag k gets the share
+          `proportions[k]` of its rows, rounded up or down such that no row is left over.
+        - `"feature"`: rows in the order of one feature, cut into bags: what a bag holds depends
+          on X.
+        - `"cluster"`: the clusters of k-means.
+        - `"time"`: consecutive rows, cut into bags of equal size, of `sizes`, or of `period`.
+    feature : int, default=0
+        The column of X for `"feature"`.
+    time : array-like of shape (n_rows,), optional
+        When each row was recorded, for `"time"`; by default rows are in the order of time.
+    period : float, optional
+        For `"time"`, instead of `n_bags`: the time a bag covers, in the unit of `time`, counted
+        from 0.
+    groups : array-like of shape (n_rows,), optional
+        For `"time"` with a `period`: whose rows they are; no bag holds rows of two groups.
+    classes : sequence, optional
+        The classes: all, where some may be absent from `y`; the columns' names, where `y` holds
+        shares.
     random_state : int, RandomState or None, default=None
-        Deals the rows.
+        Deals the rows and starts the clusters.
 
     Returns
     -------
@@ -42,38 +82,176 @@ def make_bags(
 
     Examples
     --------
-    >>> bags, totals = make_bags([0, 0, 1, 1, 1, 0], proportions=[1 / 3, 2 / 3], random_state=0)
+    >>> y = [0, 0, 1, 1, 1, 0]
+    >>> bags, totals = make_bags(None, y, proportions=[1 / 3, 2 / 3], random_state=0)
     >>> totals.lower.round(2)
     array([[0.67, 0.33],
            [0.33, 0.67]])
+    >>> make_bags(None, y, strategy="time", time=[0, 20, 40, 60, 80, 100], period=60)[0]
+    array([0, 0, 0, 1, 1, 1])
     """
-    labels = np.asarray(y)
+    strategy = _strategy(strategy, n_bags, proportions, sizes, period)
+    n_rows = len(y)
     rng = check_random_state(random_state)
-    if n_bags is not None and proportions is None:
-        bags = rng.permutation(np.arange(len(labels)) % n_bags)
-    elif proportions is not None and n_bags is None:
-        bags = _deal(labels, np.asarray(proportions, dtype=np.float64), rng)
+    if strategy == "cluster":
+        bags = KMeans(n_bags, n_init=10, random_state=rng).fit_predict(_rows(X, n_rows))
+    elif period is not None:
+        bags = _periods(time, period, groups, n_rows)
+    elif strategy == "proportions":
+        shares = np.asarray(proportions, dtype=np.float64)
+        bags = _deal(np.asarray(y), shares, _sizes(n_rows, len(shares), sizes), classes, rng)
+    elif strategy == "random":
+        in_turn = None if n_bags is None else np.arange(n_rows) % n_bags
+        bags = rng.permutation(_in_a_row(n_rows, n_bags, sizes) if in_turn is None else in_turn)
     else:
-        raise ValueError("Give either n_bags or proportions.")
-    return bags.astype(np.intp), Totals.from_labels(labels, bags)
+        along = _rows(X, n_rows)[:, feature] if strategy == "feature" else time
+        bags = np.empty(n_rows, dtype=np.intp)
+        order = np.argsort(_per_row(along, strategy, n_rows), kind="stable")
+        bags[order] = _in_a_row(n_rows, n_bags, sizes)
+    bags = bags.astype(np.intp)
+    return bags, Totals.from_labels(y, bags, classes=classes)
 
 
-def _deal(labels: AnyArray, proportions: AnyArray, rng: np.random.RandomState) -> AnyArray:
-    """Deal the rows of two classes to bags of equal size with the wanted shares."""
-    classes = np.unique(labels)
-    if len(classes) != 2:
-        raise ValueError(f"proportions need two classes. Got {len(classes)}.")
-    n_bags = len(proportions)
-    sizes = np.bincount(np.arange(len(labels)) % n_bags, minlength=n_bags)
-    second = np.rint(proportions * sizes).astype(np.intp)
-    for label, counts in zip(classes, (sizes - second, second), strict=True):
-        if counts.sum() != (labels == label).sum() or (counts < 0).any():
-            raise ValueError(
-                f"These proportions need {counts.sum()} rows of class {label!r}; the data has "
-                f"{(labels == label).sum()}."
-            )
+def _strategy(
+    strategy: str | None, n_bags: int | None, proportions: Any, sizes: Any, period: float | None
+) -> str:
+    """Return the strategy that is meant, or say which parameters do not go together."""
+    if strategy is None:
+        strategy = "random" if proportions is None else "proportions"
+    if strategy not in STRATEGIES:
+        raise ValueError(
+            f"The 'strategy' parameter of make_bags must be one of {STRATEGIES}. Got {strategy!r}."
+        )
+    if (strategy == "proportions") != (proportions is not None):
+        raise ValueError(
+            "Give proportions with strategy='proportions', and with no other. "
+            f"Got strategy={strategy!r} and proportions={proportions!r}."
+        )
+    if strategy == "cluster" and sizes is not None:
+        raise ValueError("Clusters have the sizes they have: leave out sizes.")
+    if period is not None and strategy != "time":
+        raise ValueError(f"A period goes with strategy='time'. Got strategy={strategy!r}.")
+    given = [
+        name
+        for name, value in (
+            ("n_bags", n_bags),
+            ("proportions", proportions),
+            ("period", period),
+            ("sizes", None if strategy == "proportions" else sizes),
+        )
+        if value is not None
+    ]
+    if len(given) != 1:
+        raise ValueError(
+            "The number of bags follows from exactly one of n_bags, proportions, sizes and period. "
+            f"Got {' and '.join(given) or 'none'}."
+        )
+    if n_bags is not None and n_bags < 1:
+        raise ValueError(f"The 'n_bags' parameter of make_bags must be at least 1. Got {n_bags}.")
+    return strategy
+
+
+def _rows(X: Any, n_rows: int) -> FloatArray:
+    X = np.asarray(X, dtype=np.float64)
+    if X.ndim != 2 or len(X) != n_rows:
+        raise ValueError(
+            f"This strategy looks at X, which must have {n_rows} rows and some columns. "
+            f"Got shape {X.shape}."
+        )
+    return X
+
+
+def _per_row(values: Any, name: str, n_rows: int) -> AnyArray:
+    values = np.arange(n_rows) if values is None else np.asarray(values)
+    if values.shape != (n_rows,):
+        raise ValueError(
+            f"The '{name}' parameter must have one value for each of the {n_rows} rows. "
+            f"Got shape {values.shape}."
+        )
+    return values
+
+
+def _sizes(n_rows: int, n_bags: int | None, sizes: Sequence[int] | None) -> IntArray:
+    """Return the wanted numbers of rows, as equal as possible by default."""
+    if sizes is None:
+        assert n_bags is not None
+        return np.bincount(np.arange(n_rows) % n_bags, minlength=n_bags)
+    wanted = np.asarray(sizes)
+    if wanted.sum() != n_rows or (wanted < 0).any() or n_bags not in (None, len(wanted)):
+        raise ValueError(
+            f"The sizes of {'the' if n_bags is None else n_bags} bags must sum to the {n_rows} "
+            f"rows. Got {wanted.tolist()}, which sum to {wanted.sum()}."
+        )
+    return wanted.astype(np.intp)
+
+
+def _in_a_row(n_rows: int, n_bags: int | None, sizes: Sequence[int] | None) -> IntArray:
+    counts = _sizes(n_rows, n_bags, sizes)
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def _periods(time: Any, period: float, groups: Any, n_rows: int) -> IntArray:
+    """Return the number of each row's period of time, counted over all groups."""
+    if not period > 0:
+        raise ValueError(f"The 'period' parameter of make_bags must be positive. Got {period!r}.")
+    block = np.floor(_per_row(time, "time", n_rows).astype(np.float64) / period)
+    whose = np.zeros(n_rows) if groups is None else factorize(groups, "group")[0]
+    return np.unique(np.column_stack([whose, block]), axis=0, return_inverse=True)[1].ravel()
+
+
+def _deal(
+    labels: AnyArray,
+    proportions: FloatArray,
+    sizes: IntArray,
+    classes: Sequence[Hashable] | None,
+    rng: np.random.RandomState,
+) -> AnyArray:
+    """Deal the rows of each class to bags with the wanted shares, in rounded counts."""
+    if labels.ndim != 1:
+        raise ValueError("Proportions need one label a row. Got shares of the classes.")
+    known = np.unique(labels) if classes is None else np.asarray(classes)
+    if proportions.ndim == 1:
+        proportions = np.column_stack([1.0 - proportions, proportions])
+    if len(known) != proportions.shape[1]:
+        raise ValueError(
+            f"These proportions need {proportions.shape[1]} classes. Got {len(known)}."
+        )
+    if (proportions < 0).any() or not np.allclose(proportions.sum(axis=1), 1.0):
+        raise ValueError(
+            "The proportions of a bag must be between 0 and 1 and sum to 1. "
+            f"Got {proportions.tolist()}."
+        )
+    members = [np.flatnonzero(labels == label) for label in known]
+    counts = _rounded(proportions * sizes[:, None], sizes, np.array([len(m) for m in members]))
+    if counts is None:
+        needed = np.rint((proportions * sizes[:, None]).sum(axis=0)).astype(int).tolist()
+        raise ValueError(
+            f"These proportions need {needed} rows of the classes {known.tolist()}; the data has "
+            f"{[len(rows) for rows in members]}."
+        )
     bags = np.empty(len(labels), dtype=np.intp)
-    for label, counts in zip(classes, (sizes - second, second), strict=True):
-        rows = rng.permutation(np.flatnonzero(labels == label))
-        bags[rows] = np.repeat(np.arange(n_bags), counts)
+    for rows, wanted in zip(members, counts.T, strict=True):
+        bags[rng.permutation(rows)] = np.repeat(np.arange(len(sizes)), wanted)
     return bags
+
+
+def _rounded(masses: FloatArray, sizes: IntArray, members: IntArray) -> IntArray | None:
+    """Round a table of masses up or down so that rows sum to `sizes` and columns to `members`.
+
+    Among all such roundings the one that rounds up the largest fractions: a transport problem,
+    whose vertices are whole. None where there is no such rounding.
+    """
+    n_bags, n_classes = masses.shape
+    down = np.floor(masses + 1e-9)
+    fraction = np.maximum(masses - down, 0.0)
+    by_bag = sparse.kron(sparse.eye_array(n_bags), np.ones((1, n_classes)))
+    by_class = sparse.kron(np.ones((1, n_bags)), sparse.eye_array(n_classes))
+    found = linprog(
+        -fraction.ravel(),
+        A_eq=sparse.vstack([by_bag, by_class]),
+        b_eq=np.concatenate([sizes - down.sum(axis=1), members - down.sum(axis=0)]),
+        bounds=np.column_stack([np.zeros(masses.size), (fraction > 1e-9).ravel()]),
+    )
+    if not found.success:
+        return None
+    return np.asarray(down + np.rint(found.x).reshape(masses.shape), dtype=np.intp)

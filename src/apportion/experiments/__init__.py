@@ -1,0 +1,32 @@
+"""The paper's experiments: frozen trials, result rows, tables and figures."""
+
+from apportion.experiments.methods import METHODS
+from apportion.experiments.run import remaining, run
+from apportion.experiments.sections import DESIGNS, PROTOCOLS, SECTIONS, Section, three_bags
+from apportion.experiments.store import ResultStore
+from apportion.experiments.summary import Figure, summarise
+from apportion.experiments.tables import result_table, to_csv, to_latex, to_markdown, to_text
+from apportion.experiments.trials import Method, Problem, Trial, run_trial
+
+__all__ = [
+    "DESIGNS",
+    "METHODS",
+    "PROTOCOLS",
+    "SECTIONS",
+    "Figure",
+    "Method",
+    "Problem",
+    "ResultStore",
+    "Section",
+    "Trial",
+    "remaining",
+    "result_table",
+    "run",
+    "run_trial",
+    "summarise",
+    "three_bags",
+    "to_csv",
+    "to_latex",
+    "to_markdown",
+    "to_text",
+]
