@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check benchmark benchmark-methods picture clean
+.PHONY: demo test check reproduce benchmark benchmark-methods picture clean
 
 demo: .venv/runtime
 	$(BIN)/python examples/demo.py
@@ -15,6 +15,9 @@ check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+reproduce: .venv/dev
+	$(BIN)/apportion reproduce --quick
 
 benchmark: .venv/dev
 	$(BIN)/python benchmarks/accuracy.py

@@ -70,7 +70,7 @@ def make_sphere_folder(
                     [_line(row) for row in np.column_stack([seen, place])],
                 )
         if columns:
-            table = rng.normal(size=(seconds, len(BASELINE_COLUMNS)))
+            table = np.abs(rng.normal(size=(seconds, len(BASELINE_COLUMNS))))
             table[rng.uniform(size=table.shape) < 0.5] = np.nan
             _table(folder / "columns.csv", BASELINE_COLUMNS, [_line(row) for row in table])
     return root

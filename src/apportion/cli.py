@@ -91,6 +91,8 @@ def reproduce(
         talk.print(f"left out: {left_out.title}, which needs --sphere FOLDER")
     if len(ready) < len(wanted):
         talk.print(paper.WHERE_SPHERE_IS)
+    if sphere is not None and any(one.needs_sphere for one in ready):
+        paper.find_recordings(sphere)
     keys = method or list(METHODS)
     trials = (
         [trial for trial in paper.quick_plan(ready) if trial.method in keys]

@@ -66,7 +66,7 @@ class PropSVMProblem:
         if (y == y[0]).all():
             return Machine(np.zeros(n), float(y[0]), y.copy(), 0.0)
         how = "linear" if self.linear else "precomputed"
-        with sklearn.config_context(assume_finite=True):
+        with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
             svm = SVC(kernel=how, C=C, cache_size=500, max_iter=LIBSVM_ITERATIONS).fit(self.X, y)
         weights = np.zeros(n)
         weights[svm.support_] = svm.dual_coef_[0]

@@ -187,7 +187,7 @@ def load_sphere(
             "The 'context' parameter of load_sphere must be a number of seconds, 0 with the "
             f"setting 'baseline'. Got {context!r} with {setting!r}."
         )
-    recordings = [_recording(folder, setting, context) for folder in _recordings(Path(path))]
+    recordings = [_recording(folder, setting, context) for folder in find_recordings(path)]
     sizes = [len(one["shares"]) for one in recordings]
     return SphereWindows(
         X=np.vstack([one["X"] for one in recordings]),
@@ -199,8 +199,9 @@ def load_sphere(
     )
 
 
-def _recordings(path: Path) -> list[Path]:
+def find_recordings(path: str | os.PathLike[str]) -> list[Path]:
     """Return the folders of the annotated recordings, or say where to get them."""
+    path = Path(path)
     for root in (path, path / "train", path / "public_data" / "train"):
         found = sorted(targets.parent for targets in root.glob("*/targets.csv"))
         if found:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apportion.datasets.sphere import WHERE_SPHERE_IS
+from apportion.datasets.sphere import WHERE_SPHERE_IS, find_recordings
 from apportion.experiments import figures as draw
 from apportion.experiments.methods import METHODS
 from apportion.experiments.sections import PROTOCOLS, SECTIONS, Section
@@ -30,6 +30,7 @@ __all__ = [
     "WHERE_SPHERE_IS",
     "Poser",
     "draw_figures",
+    "find_recordings",
     "page",
     "plan",
     "quick_plan",

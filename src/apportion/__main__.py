@@ -1,0 +1,5 @@
+"""`python -m apportion` is the command line."""
+
+from apportion.cli import main
+
+main()

@@ -1,0 +1,70 @@
+"""The command line, end to end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import apportion
+
+SMALL = ["--section", "xor", "--method", "majority", "--method", "lp-llp", "--repetitions", "1"]
+
+
+def command(*words, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "apportion", *words], capture_output=True, text=True, cwd=cwd
+    )
+
+
+def test_version_and_help(tmp_path):
+    assert command("version", cwd=tmp_path).stdout.strip() == apportion.__version__
+    out = command("--help", cwd=tmp_path).stdout
+    assert "reproduce" in out
+    assert command(cwd=tmp_path).returncode == 2
+
+
+def test_reproduce_writes_tables_and_goes_on(tmp_path):
+    done = command("reproduce", *SMALL, "--protocol", "all rows", "--jobs", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Table 1: XOR, all rows")
+    assert "1.00(.00)" in done.stdout
+    assert "16 trials to run, 0 have a result already; about" in done.stderr.replace("\n", " ")
+    out = tmp_path / "reproduction"
+    for ending in ("txt", "md", "tex", "csv"):
+        assert (out / f"tables.{ending}").stat().st_size > 100
+    assert (out / "figures" / "accuracy-xor-all-rows.png").exists()
+    assert (out / "results" / "results.parquet").exists()
+    again = command("reproduce", *SMALL, "--protocol", "all rows", "--format", "csv", cwd=tmp_path)
+    assert "all 16 trials have a result already" in again.stderr
+    assert again.stdout.startswith("section,protocol,cell,method,mean")
+    shown = command("reproduce", "--tables-only", "--format", "latex", cwd=tmp_path)
+    assert r"\begin{tabular}" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--section", "nonsense"], "'nonsense' does not exist. Allowed: xor, half-kernel"),
+        (["--method", "nonsense"], "Allowed: lp-llp, lp-llp-literal"),
+        (["--format", "word"], "Allowed: text, markdown, latex, csv"),
+        (["--repetitions", "0"], "--repetitions"),
+        (["--sphere", "nowhere", "--section", "sphere-1"], "No recording was found in 'nowhere'"),
+    ],
+)
+def test_wrong_options_are_explained(tmp_path, words, message):
+    done = command("reproduce", *words, cwd=tmp_path)
+    assert done.returncode != 0
+    plain = " ".join(done.stderr.replace("│", " ").split())
+    assert message in plain
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "reproduction" / "tables.txt").exists()
+
+
+def test_without_the_data_the_other_tables_are_made(tmp_path):
+    done = command("reproduce", "--section", "sphere-2", *SMALL, "--tables-only", cwd=tmp_path)
+    assert done.returncode == 0
+    said = " ".join(done.stderr.split())
+    assert "left out: Table 4: Sphere 2 (baseline), which needs --sphere FOLDER" in said
+    assert "data.bris.ac.uk" in said
