@@ -38,7 +38,7 @@ from apportion.experiments.reproduce import (
     quick_plan,
     write_tables,
 )
-from apportion.experiments.sphere_recipes import standardised
+from apportion.experiments.sphere_recipes import mean_around, standardised
 from apportion.experiments.summary import direction, p_value
 from apportion.metrics import bag_proportion_error
 from sphere_folder import make_sphere_folder
@@ -376,3 +376,26 @@ def test_the_quick_plan_is_part_of_the_full_one():
     quick = quick_plan(SECTIONS.values())
     assert set(quick) <= full
     assert {trial.section for trial in quick} == set(SECTIONS)
+
+
+def test_means_around_stay_within_a_recording():
+    values = np.array([[1.0], [3.0], [np.nan], [10.0], [20.0], [np.nan], [np.nan], [np.nan]])
+    who = np.array(list("aaabbccc"))
+    got = mean_around(values, who, 1).ravel()
+    np.testing.assert_allclose(got, [2, 2, 3, 15, 15, np.nan, np.nan, np.nan])
+
+
+def test_natural_bags(sphere):
+    pose = Poser(sphere, SECTIONS)
+    problem = pose(Trial("sphere-activities", 0, "60 s", "all rows", "majority", 0))
+    assert len(problem.X) == 1198
+    assert len(problem.totals.ids) == 20
+    assert problem.scored.all()
+    assert len(set(zip(problem.bags, problem.folds, strict=True))) == 20  # one person a bag
+    later = pose(Trial("sphere-activities", 0, "60 s", "all rows", "majority", 1))
+    assert len(later.totals.ids) == 22
+    for method in ("lp-llp", "lp-llp-threshold", "em", "majority", "supervised"):
+        row = run_trial(
+            Trial("sphere-activities", 0, "300 s", "all rows", method, 0), pose, METHODS
+        )
+        assert row["status"] == "done", row["message"]

@@ -21,7 +21,7 @@ from apportion.datasets import (
     make_half_kernel,
     make_xor,
 )
-from apportion.experiments.sphere_recipes import home_recipe, motion_recipe
+from apportion.experiments.sphere_recipes import day_recipe, home_recipe, motion_recipe
 from apportion.experiments.trials import Problem, Trial
 
 DESIGNS = {"A": (0.60, 0.40, 0.50), "B": (0.85, 0.25, 0.40)}
@@ -31,6 +31,12 @@ PROTOCOLS = ("test bag", "all rows")
 """Which rows are scored: the sixth of the rows in a fourth bag, half of each class, whose rows are
 labelled with all others; or all rows, in three bags. The first is the one to compare with the
 paper."""
+
+PAPER_METHODS = (
+    *("lp-llp", "lp-llp-literal", "prop-svm", "inv-cal", "mean-map", "em"),
+    *("majority", "supervised"),
+)
+"""The methods of the paper's tables, and some more."""
 
 Draw = Callable[[int, np.random.RandomState], tuple[FloatArray, AnyArray]]
 Pose = Callable[[Trial, Any], Problem]
@@ -56,9 +62,11 @@ class Section:
     needs_sphere : bool
         Whether that folder is needed.
     methods : tuple of str
-        The methods that are compared; all, where empty.
+        The methods that are compared.
     repetitions : int or None
         How often at most; None = as often as asked for.
+    scored : str or None
+        A sentence on which rows are scored, where the protocol does not say it.
     """
 
     key: str
@@ -68,14 +76,15 @@ class Section:
     protocols: tuple[str, ...]
     pose: Pose
     needs_sphere: bool = False
-    methods: tuple[str, ...] = ()
+    methods: tuple[str, ...] = PAPER_METHODS
     repetitions: int | None = None
+    scored: str | None = None
 
     def trials(
         self, methods: Sequence[str], repetitions: int, protocols: Sequence[str] = PROTOCOLS
     ) -> Iterator[Trial]:
         """Yield the trials of the table, repetition by repetition."""
-        mine = [method for method in methods if not self.methods or method in self.methods]
+        mine = [method for method in methods if method in self.methods]
         for repetition in range(min(repetitions, self.repetitions or repetitions)):
             for n_rows, design in self.cells:
                 for protocol in self.protocols:
@@ -143,7 +152,8 @@ def _natural_bags(trial: Trial, sphere: Any) -> Problem:
     Repetitions move the clock at which bags change. Windows whose annotators are of two minds
     count in the totals and are not scored.
     """
-    windows = _windows(os.fspath(sphere), "baseline").labelled()
+    recorded = _windows(os.fspath(sphere), "baseline")
+    windows = recorded.labelled()
     shares = windows.grouped(FIVE_GROUPS)
     period = float(trial.design.split()[0])
     bags, totals = make_bags(
@@ -159,7 +169,7 @@ def _natural_bags(trial: Trial, sphere: Any) -> Problem:
     y = np.array(list(FIVE_GROUPS))[shares.argmax(axis=1)]
     scored = ranked[:, -1] > ranked[:, -2] + 1e-9
     folds = np.unique(windows.participant, return_inverse=True)[1]
-    return Problem(home_recipe(windows), bags, totals, y, scored, folds)
+    return Problem(day_recipe(recorded), bags, totals, y, scored, folds)
 
 
 def _cells(*sizes: int) -> tuple[tuple[int, str], ...]:
@@ -226,6 +236,21 @@ SECTIONS: dict[str, Section] = {
             PROTOCOLS,
             partial(_two_classes, "baseline", 0, home_recipe),
             needs_sphere=True,
+        ),
+        Section(
+            "sphere-activities",
+            "SPHERE, five groups of activities in natural bags",
+            "Every annotated second of ten people: walking, standing, sitting, lying, moving; "
+            "baseline features of the second and means over five seconds before and after. Bags "
+            "are 60 or 300 seconds of one person.",
+            ((0, "60 s"), (0, "300 s")),
+            ("all rows",),
+            _natural_bags,
+            needs_sphere=True,
+            methods=("lp-llp", "lp-llp-threshold", "em", "majority", "supervised"),
+            repetitions=5,
+            scored="Accuracy on all seconds about which the annotators agree for the most part; "
+            "repetitions move the clock at which bags change.",
         ),
     )
 }

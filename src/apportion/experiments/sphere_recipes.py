@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from apportion._typing import FloatArray
+from apportion._typing import AnyArray, FloatArray, IntArray
 from apportion.datasets import SphereWindows
 
 _OUT_OF_REACH = -105.0
@@ -57,6 +57,40 @@ def home_signals(windows: SphereWindows) -> FloatArray:
             *seen,
         ]
     )
+
+
+def mean_around(values: FloatArray, participant: AnyArray, seconds: int) -> FloatArray:
+    """Return the mean over some seconds before and after every second of a recording.
+
+    Rows of a participant are consecutive seconds. What was not recorded is left out; where nothing
+    was, the mean is NaN.
+    """
+    first, last = _reach(participant, seconds)
+    there = ~np.isnan(values)
+    start = np.zeros((1, values.shape[1]))
+    sums = np.vstack([start, np.cumsum(np.where(there, values, 0.0), axis=0)])
+    counts = np.vstack([start, np.cumsum(there, axis=0)])
+    count = counts[last + 1] - counts[first]
+    nothing = np.full_like(values, np.nan)
+    return np.divide(sums[last + 1] - sums[first], count, out=nothing, where=count > 0)
+
+
+def _reach(participant: AnyArray, seconds: int) -> tuple[IntArray, IntArray]:
+    """Return the first and the last row within some seconds of each row of a recording."""
+    place = np.arange(len(participant))
+    change = np.flatnonzero(np.append(True, participant[1:] != participant[:-1]))
+    recording = np.searchsorted(change, place, side="right") - 1
+    ends = np.append(change[1:], len(participant)) - 1
+    first = np.maximum(place - seconds, change[recording])
+    return first, np.minimum(place + seconds, ends[recording])
+
+
+def day_recipe(windows: SphereWindows) -> FloatArray:
+    """Return the annotated windows' home signals and their means over ±5 s, standardised."""
+    signals = home_signals(windows)
+    around = mean_around(signals, windows.participant, 5)
+    annotated = ~np.isnan(windows.shares).any(axis=1)
+    return standardised(np.hstack([signals, around])[annotated])
 
 
 def home_recipe(windows: SphereWindows) -> FloatArray:

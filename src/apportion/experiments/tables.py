@@ -99,7 +99,8 @@ def result_table(
             if _has_printed_column(section, cells, method):
                 entries.append(_printed_entry(printed))
         rows.append((cell, tuple(entries)))
-    sentences = (section.about, _SCORED[protocol], _repetitions(figures, section, protocol))
+    scored = _SCORED[protocol] if section.scored is None else section.scored
+    sentences = (section.about, scored, _repetitions(figures, section, protocol))
     title = f"{section.title}, {protocol}"
     return ResultTable(title, " ".join(sentences), tuple(columns), tuple(rows))
 
