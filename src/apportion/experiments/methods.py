@@ -70,7 +70,7 @@ def majority(X: FloatArray, bags: IntArray, totals: Totals, seed: int) -> AnyArr
 
 def supervised(problem: Problem, seed: int) -> AnyArray:
     """Extremely randomised trees that see the labels of all other folds."""
-    trees = ExtraTreesClassifier(200, random_state=seed)
+    trees = ExtraTreesClassifier(random_state=seed)
     labels = problem.y.copy()
     for fold in np.unique(problem.folds[problem.folds >= 0]):
         mine = problem.folds == fold

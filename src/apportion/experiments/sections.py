@@ -136,14 +136,33 @@ def _two_classes(
     """Draw as many ambulatory as sedentary windows, all wholly the one or the other."""
     windows, group = _windows(os.fspath(sphere), setting, context).pure(AMBULATORY_OR_SEDENTARY)
 
+    y = (group == "ambulatory").astype(np.intp)
+
     def draw(n_rows: int, rng: np.random.RandomState) -> tuple[FloatArray, AnyArray]:
-        y = (group == "ambulatory").astype(np.intp)
         rows = np.concatenate(
             [rng.choice(np.flatnonzero(y == h), n_rows // 2, replace=False) for h in (0, 1)]
         )
         return recipe(windows.take(rows)), y[rows]
 
     return three_bags(draw, trial)
+
+
+def _runs(trial: Trial, sphere: Any) -> Problem:
+    """Draw successive ambulatory and successive lying windows, the kindest choice we found."""
+    groups = {"ambulatory": AMBULATORY_OR_SEDENTARY["ambulatory"], "lying": ("p_lie",)}
+    windows, group = _windows(os.fspath(sphere), "raw", 5).pure(groups)
+    y = (group == "ambulatory").astype(np.intp)
+
+    def draw(n_rows: int, rng: np.random.RandomState) -> tuple[FloatArray, AnyArray]:
+        rows = np.concatenate([_run_of(np.flatnonzero(y == h), n_rows // 2, rng) for h in (0, 1)])
+        return motion_recipe(windows.take(rows)), y[rows]
+
+    return three_bags(draw, trial)
+
+
+def _run_of(rows: IntArray, length: int, rng: np.random.RandomState) -> IntArray:
+    first = rng.randint(len(rows) - length + 1)
+    return rows[first : first + length]
 
 
 def _natural_bags(trial: Trial, sphere: Any) -> Problem:
@@ -227,6 +246,17 @@ SECTIONS: dict[str, Section] = {
             partial(_two_classes, "raw", 5, motion_recipe),
             needs_sphere=True,
             methods=("lp-llp", "em", "majority", "supervised"),
+        ),
+        Section(
+            "sphere-1-runs",
+            "Sphere 1, runs of seconds",
+            "Ambulatory against lying, successive seconds of each, in the order of the recordings; "
+            "features within five seconds before and after.",
+            _cells(60, 120, 180, 240),
+            PROTOCOLS,
+            _runs,
+            needs_sphere=True,
+            methods=("lp-llp", "lp-llp-literal", "majority", "supervised"),
         ),
         Section(
             "sphere-2",
