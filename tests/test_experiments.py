@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 
 import numpy as np
 import pytest
@@ -147,16 +148,17 @@ def test_an_interrupted_run_goes_on_without_repeating_or_losing(tmp_path):
     running = run(trials(), POSE, store, methods=FEW, n_jobs=1)
     first = [next(running) for _ in range(5)]
     running.close()  # what Ctrl-C does
-    (tmp_path / "results" / "half.parquet.tmp").write_bytes(b"PAR1 half")
+    (tmp_path / "results" / "half.tmp").write_bytes(b"PAR1 half")
+    os.utime(tmp_path / "results" / "half.tmp", (0, 0))
     again = ResultStore(tmp_path / "results")
     assert len(again.rows()) == 5
-    assert not list((tmp_path / "results").glob("*.tmp"))
     assert len(remaining(trials(), again)) == 7
     rest = list(run(trials(), POSE, again, methods=FEW, n_jobs=1))
     assert len(rest) == 7
     keys = {(r["design"], r["method"], r["repetition"]) for r in first + rest}
     assert len(keys) == 12
-    assert {p.name for p in (tmp_path / "results").iterdir()} == {"results.parquet"}
+    (gathered,) = (tmp_path / "results").iterdir()
+    assert gathered.name.startswith("rows-")
     assert not list(run(trials(), POSE, again, methods=FEW, n_jobs=1))
 
 
@@ -199,13 +201,29 @@ def test_many_rows_are_gathered(tmp_path, monkeypatch):
     store = ResultStore(tmp_path)
     for trial in trials():
         store.add(run_trial(trial, POSE, FEW))
-        assert len(list(tmp_path.iterdir())) <= 4
+        assert len(list(tmp_path.glob("part-*"))) < 4
     assert len(store.rows()) == 12
 
 
+def test_two_runs_may_share_a_folder(tmp_path):
+    """Reading or gathering beside a writing run removes nothing that it needs."""
+    one, other = ResultStore(tmp_path), ResultStore(tmp_path)
+    (tmp_path / "being-written.tmp").write_bytes(b"PAR1")
+    one.add(run_trial(trials()[0], POSE, FEW))
+    other.add(run_trial(trials()[0], POSE, FEW))
+    other.add(run_trial(trials()[1], POSE, FEW))
+    seen = list(tmp_path.glob("part-*"))
+    other.gather()
+    for path in seen:  # what the slower of two gathering runs leaves
+        path.write_bytes(next(tmp_path.glob("rows-*")).read_bytes())
+    one.gather()
+    assert len(one.rows()) == len(other.rows()) == 2
+    assert (tmp_path / "being-written.tmp").exists()
+
+
 def test_an_unreadable_file_is_named(tmp_path):
-    (tmp_path / "results.parquet").write_bytes(b"not parquet")
-    with pytest.raises(OSError, match=r"results\.parquet cannot be read .* run again"):
+    (tmp_path / "rows-1.parquet").write_bytes(b"not parquet")
+    with pytest.raises(OSError, match=r"rows-1\.parquet cannot be read .* run again"):
         ResultStore(tmp_path).rows()
 
 

@@ -7,6 +7,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
@@ -133,4 +134,5 @@ def run_trial(
         where = traceback.extract_tb(error.__traceback__)[-1]
         noticed = [f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"]
         row["status"] = "failed"
-    return {**row, "seconds": time.perf_counter() - started, "message": "; ".join(noticed)}
+    row.update(seconds=time.perf_counter() - started, message="; ".join(noticed))
+    return {**row, "finished": datetime.now(UTC).isoformat()}
