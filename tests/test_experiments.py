@@ -290,6 +290,7 @@ def test_tables_in_every_form():
         "supervised (sees labels)",
     )
     assert "4 trials failed" in table.caption
+    assert "above in 1, equal in 0 and below in 0 of 1 cells" in table.caption
     text = to_text(table)
     assert ".99(.01)" in text
     assert ".91(.14)" in text

@@ -61,8 +61,8 @@ class Section:
         From a trial, and the folder of the SPHERE data, to its problem.
     needs_sphere : bool
         Whether that folder is needed.
-    methods : tuple of str
-        The methods that are compared.
+    methods : tuple of str or None
+        The methods that are compared; None = all.
     repetitions : int or None
         How often at most; None = as often as asked for.
     scored : str or None
@@ -76,7 +76,7 @@ class Section:
     protocols: tuple[str, ...]
     pose: Pose
     needs_sphere: bool = False
-    methods: tuple[str, ...] = PAPER_METHODS
+    methods: tuple[str, ...] | None = None
     repetitions: int | None = None
     scored: str | None = None
 
@@ -84,7 +84,7 @@ class Section:
         self, methods: Sequence[str], repetitions: int, protocols: Sequence[str] = PROTOCOLS
     ) -> Iterator[Trial]:
         """Yield the trials of the table, repetition by repetition."""
-        mine = [method for method in methods if method in self.methods]
+        mine = [method for method in methods if self.methods is None or method in self.methods]
         for repetition in range(min(repetitions, self.repetitions or repetitions)):
             for n_rows, design in self.cells:
                 for protocol in self.protocols:
@@ -205,6 +205,7 @@ SECTIONS: dict[str, Section] = {
             _cells(120, 180, 300, 600),
             PROTOCOLS,
             partial(_synthetic, make_xor),
+            methods=PAPER_METHODS,
         ),
         Section(
             "half-kernel",
@@ -213,6 +214,7 @@ SECTIONS: dict[str, Section] = {
             _cells(120, 180, 300, 600),
             PROTOCOLS,
             partial(_synthetic, make_half_kernel),
+            methods=PAPER_METHODS,
         ),
         *(
             Section(
@@ -235,6 +237,7 @@ SECTIONS: dict[str, Section] = {
             PROTOCOLS,
             partial(_two_classes, "raw", 0, motion_recipe),
             needs_sphere=True,
+            methods=PAPER_METHODS,
         ),
         Section(
             "sphere-1-context",
@@ -266,6 +269,7 @@ SECTIONS: dict[str, Section] = {
             PROTOCOLS,
             partial(_two_classes, "baseline", 0, home_recipe),
             needs_sphere=True,
+            methods=PAPER_METHODS,
         ),
         Section(
             "sphere-activities",

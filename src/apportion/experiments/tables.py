@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from apportion.experiments.printed import NOTES, Printed
+from apportion.experiments.printed import NOTES, PRINTED, Printed, best_printed
 from apportion.experiments.sections import Section
 from apportion.experiments.summary import (
     SIGNIFICANT,
@@ -100,7 +100,10 @@ def result_table(
                 entries.append(_printed_entry(printed))
         rows.append((cell, tuple(entries)))
     scored = _SCORED[protocol] if section.scored is None else section.scored
-    sentences = (section.about, scored, _repetitions(figures, section, protocol))
+    sentences = (
+        *(section.about, scored, _repetitions(figures, section, protocol)),
+        *_against_best_printed(section, protocol, cells, figures),
+    )
     title = f"{section.title}, {protocol}"
     return ResultTable(title, " ".join(sentences), tuple(columns), tuple(rows))
 
@@ -122,6 +125,25 @@ def _repetitions(figures: Mapping[Key, Figure], section: Section, protocol: str)
     failed = sum(figure.failed for figure in mine)
     text = f"{min(done)}" if min(done) == max(done) else f"{min(done)} to {max(done)}"
     return f"Mean(std) of {text} repetitions." + (f" {failed} trials failed." if failed else "")
+
+
+def _against_best_printed(
+    section: Section, protocol: str, cells: Sequence[str], figures: Mapping[Key, Figure]
+) -> list[str]:
+    """Return a sentence that counts the cells in which LP-LLP beats all that was printed."""
+    if section.key not in PRINTED:
+        return []
+    ours = [(cell, figures.get((section.key, protocol, cell, "lp-llp"))) for cell in cells]
+    gaps = [
+        round(round(figure.mean, 2) - best_printed(section.key, cell), 2)
+        for cell, figure in ours
+        if figure is not None and figure.n
+    ]
+    above, equal = sum(gap > 0 for gap in gaps), sum(gap == 0 for gap in gaps)
+    return [
+        f"Against the best printed figure of any method, LP-LLP is above in {above}, equal in "
+        f"{equal} and below in {len(gaps) - above - equal} of {len(gaps)} cells."
+    ]
 
 
 def _has_printed_column(section: Section, cells: Sequence[str], method: str) -> bool:
