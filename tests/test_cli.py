@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -12,9 +13,20 @@ import apportion
 SMALL = ["--section", "xor", "--method", "majority", "--method", "lp-llp", "--repetitions", "1"]
 
 
-def command(*words, cwd):
+CLEAN = ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "APPORTION_SPHERE")
+
+
+def command(*words, cwd, **variables):
+    environment = {name: value for name, value in os.environ.items() if name not in CLEAN}
+    environment |= {"NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb", **variables}
     return subprocess.run(
-        [sys.executable, "-m", "apportion", *words], capture_output=True, text=True, cwd=cwd
+        [sys.executable, "-m", "apportion", *words],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        cwd=cwd,
+        env=environment,
     )
 
 
@@ -41,6 +53,9 @@ def test_reproduce_writes_tables_and_goes_on(tmp_path):
     assert again.stdout.startswith("section,protocol,cell,method,mean")
     shown = command("reproduce", "--tables-only", "--format", "latex", cwd=tmp_path)
     assert r"\begin{tabular}" in shown.stdout
+    assert shown.stdout.count("& LP-LLP & printed LP-LLP & bag majority") == 1
+    fewer = command("reproduce", "--tables-only", "--method", "majority", cwd=tmp_path)
+    assert "LP-LLP" not in fewer.stdout.partition("\n\n")[2].partition("Bold")[0]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +66,10 @@ def test_reproduce_writes_tables_and_goes_on(tmp_path):
         (["--format", "word"], "Allowed: text, markdown, latex, csv"),
         (["--repetitions", "0"], "--repetitions"),
         (["--sphere", "nowhere", "--section", "sphere-1"], "No recording was found in 'nowhere'"),
+        (["--section", "sphere-1"], "needs --sphere FOLDER"),
+        (["--section", "half-kernel-0.2", "--method", "em"], "have no trial"),
+        (["--quick", "--repetitions", "3"], "--quick has its own number"),
+        (["--tables-only"], "has no such result"),
     ],
 )
 def test_wrong_options_are_explained(tmp_path, words, message):
@@ -63,8 +82,12 @@ def test_wrong_options_are_explained(tmp_path, words, message):
 
 
 def test_without_the_data_the_other_tables_are_made(tmp_path):
-    done = command("reproduce", "--section", "sphere-2", *SMALL, "--tables-only", cwd=tmp_path)
+    words = ["--method", "majority", "--repetitions", "1", "--jobs", "1", "--out", "a[b]"]
+    done = command("reproduce", *words, cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     said = " ".join(done.stderr.split())
+    assert (tmp_path / "a[b]" / "tables.md").exists()
+    assert "written: a[b]/tables.txt" in said
+    assert "Table 2: Half-Kernel" in done.stdout
     assert "left out: Table 4: Sphere 2 (baseline), which needs --sphere FOLDER" in said
     assert "data.bris.ac.uk" in said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -111,6 +113,39 @@ def test_bags_by_time_are_consecutive():
     assert len({(b, w) for b, w in zip(bags, who, strict=True)}) == 5
 
 
+def test_dates_and_periods_in_words():
+    time = np.datetime64("2026-11-15T08:00") + np.arange(4) * np.timedelta64(30, "s")
+    y = [0, 1, 0, 1]
+    for period in (60, timedelta(minutes=1)):
+        assert make_bags(None, y, strategy="time", time=time, period=period)[0].tolist() == [
+            0,
+            0,
+            1,
+            1,
+        ]
+
+
+def test_columns_of_a_dataframe_are_classes():
+    pd = pytest.importorskip("pandas")
+    y = ["a"] * 6 + ["b"] * 4
+    table = pd.DataFrame({"b": [0.2, 0.6], "a": [0.8, 0.4]})
+    _, totals = make_bags(None, y, proportions=table, random_state=0)
+    np.testing.assert_allclose(totals.lower, [[0.8, 0.2], [0.4, 0.6]])
+    with pytest.raises(ValueError, match=r"of the classes \['c', 'a'\]; the data has"):
+        make_bags(None, y, proportions=table.rename(columns={"b": "c"}))
+    shares = pd.DataFrame({"walk": [0.5, 1], "sit": [0.5, 0]})
+    totals = Totals.from_labels(shares, ["x", "x"])
+    assert totals.classes.tolist() == ["sit", "walk"]
+    np.testing.assert_allclose(totals.lower, [[0.25, 0.75]])
+
+
+def test_tuples_are_labels_and_one_column_is_refused():
+    totals = Totals.from_labels([("a", 1), ("b", 2)], ["x", "x"])
+    assert [tuple(label) for label in totals.classes] == [("a", 1), ("b", 2)]
+    with pytest.raises(ValueError, match="at least two classes"):
+        Totals.from_labels(np.ones((3, 1)), [0, 0, 0])
+
+
 def test_shares_of_rows_become_masses_of_bags():
     shares = np.array([[1, 0, 0], [0.5, 0.25, 0.25], [0, 0, 1], [0, 1, 0]])
     names = ["sit", "lie", "walk"]
@@ -135,7 +170,14 @@ def test_shares_of_rows_become_masses_of_bags():
         ({"n_bags": 2, "sizes": [2, 2]}, "Got n_bags and sizes"),
         ({"n_bags": 2, "strategy": "colour"}, "must be one of .*Got 'colour'"),
         ({"n_bags": 2, "strategy": "proportions"}, "Give proportions with"),
-        ({"n_bags": 0}, "must be at least 1"),
+        ({"n_bags": 0}, "a whole number from 1 on"),
+        ({"n_bags": 2.5}, "a whole number from 1 on"),
+        ({"n_bags": 2, "time": [1, 2, 3, 4]}, "'time' .* goes with strategy='time'"),
+        ({"n_bags": 2, "feature": 1}, "'feature' .* goes with"),
+        ({"n_bags": 2, "strategy": "time", "groups": "abab"}, "'groups' .* and a period"),
+        ({"period": 3, "strategy": "time", "time": [1, 2, np.nan, 3]}, "Row 2 has no time"),
+        ({"period": 3, "strategy": "time", "groups": ["a"]}, "'groups' .* each of the 4 rows"),
+        ({"sizes": [2.5, 1.5]}, "whole numbers"),
         ({"sizes": [3, 2]}, "must sum to the 4 rows"),
         ({"sizes": [3, 1], "strategy": "cluster"}, "Clusters have the sizes they have"),
         ({"n_bags": 2, "strategy": "cluster"}, "looks at X"),

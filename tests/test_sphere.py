@@ -178,6 +178,13 @@ def test_errors_say_where_to_get_the_data(tmp_path, shipped):
         load_sphere(shipped, "video")
     with pytest.raises(ValueError, match="0 with the setting 'baseline'"):
         load_sphere(shipped, context=3)
+    with pytest.raises(ValueError, match="whole number of seconds"):
+        load_sphere(shipped, "raw", context=1.5)
+    windows = load_sphere(shipped)
+    with pytest.raises(ValueError, match="no activity 'sit'"):
+        windows.pure({"sitting": ("sit",)})
+    with pytest.raises(ValueError, match="'p_sit' is in two groups"):
+        windows.pure({"sitting": ("p_sit",), "low": ("p_sit", "p_lie")})
     half = make_sphere_folder(tmp_path / "half", recordings=("00001",), columns=False)
     (half / "public_data" / "train" / "00001" / "pir.csv").unlink()
     with pytest.raises(FileNotFoundError, match=r"pir\.csv is missing"):

@@ -6,12 +6,9 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-try:
-    import typer
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-except ModuleNotFoundError as error:  # pragma: no cover
-    sys.exit(f"The command line needs {error.name}: install apportion[cli].")
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import apportion
 
@@ -21,7 +18,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-talk = Console(stderr=True, highlight=False)
+talk = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 @app.callback()
@@ -59,7 +56,9 @@ def reproduce(
     protocol: Annotated[
         list[str] | None, typer.Option(help="Only 'test bag' or only 'all rows'.")
     ] = None,
-    repetitions: Annotated[int, typer.Option(min=1, help="Repetitions of every cell.")] = 25,
+    repetitions: Annotated[
+        int | None, typer.Option(min=1, help="Repetitions of every cell. [default: 25]")
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Trials side by side. [default: one a processor]")
     ] = None,
@@ -78,41 +77,82 @@ def reproduce(
     Results are kept trial by trial in OUT/results. An interrupted run goes on with the same
     command. Tables go to stdout and to OUT/tables.{txt,md,tex,csv}, figures to OUT/figures.
     """
-    from apportion.experiments import METHODS, PROTOCOLS, SECTIONS, ResultStore, summarise
+    from apportion.experiments import METHODS, PROTOCOLS, SECTIONS, ResultStore, current, summarise
     from apportion.experiments import reproduce as paper
 
+    paper.require_extras()
     _require("section", section, SECTIONS)
     _require("method", method, METHODS)
     _require("protocol", protocol, PROTOCOLS)
     _require("format", [form], ("text", "markdown", "latex", "csv"))
-    wanted = [SECTIONS[key] for key in section or SECTIONS]
-    ready = [one for one in wanted if sphere is not None or not one.needs_sphere]
-    for left_out in [one for one in wanted if one not in ready]:
-        talk.print(f"left out: {left_out.title}, which needs --sphere FOLDER")
-    if len(ready) < len(wanted):
-        talk.print(paper.WHERE_SPHERE_IS)
-    if sphere is not None and any(one.needs_sphere for one in ready):
-        paper.find_recordings(sphere)
-    keys = method or list(METHODS)
-    trials = (
-        [trial for trial in paper.quick_plan(ready) if trial.method in keys]
-        if quick
-        else paper.plan(ready, keys, repetitions, protocol or PROTOCOLS)
-    )
+    if quick and repetitions is not None:
+        raise typer.BadParameter("--quick has its own number: leave out --repetitions.")
+    wanted = [SECTIONS[key] for key in dict.fromkeys(section or SECTIONS)]
+    methods = {key: METHODS[key] for key in METHODS if not method or key in method}
+    protocols = protocol or PROTOCOLS
     store = ResultStore(out / "results")
     if not tables_only:
+        ready = _ready(wanted, sphere, named=section is not None)
+        trials = (
+            paper.quick_plan(ready, list(methods), protocols)
+            if quick
+            else paper.plan(ready, list(methods), repetitions or 25, protocols)
+        )
+        if not trials:
+            raise typer.BadParameter("These sections, methods and protocols have no trial.")
         _run(trials, paper.Poser(sphere, SECTIONS), store, jobs, retry_failed)
-    rows = store.rows()
-    tables, figures = paper.tables_of(rows), summarise(rows)
+    kept = store.rows()
+    now = current(kept)
+    if len(now) < len(kept):
+        talk.print(f"{len(kept) - len(now)} results of other code or data are kept, not counted")
+    rows = [
+        row
+        for row in now
+        if row["section"] in {one.key for one in wanted}
+        and row["method"] in methods
+        and row["protocol"] in protocols
+    ]
+    if not rows:
+        raise typer.BadParameter(f"{out} has no such result of the present code.")
+    shown = {one.key: one for one in wanted}
+    figures = summarise(rows)
+    tables = paper.tables_of(rows, sections=shown)
     paper.write_tables(tables, figures, out)
-    drawn = paper.draw_figures(figures, out / "figures")
+    drawn = paper.draw_figures(figures, out / "figures", sections=shown)
     print(paper.page(tables, figures, form, bold=sys.stdout.isatty()))
     talk.print(f"written: {out}/tables.txt, .md, .tex, .csv and {len(drawn)} figures")
+    _tell_failures(rows)
+
+
+def _ready(wanted: list[Any], sphere: Path | None, named: bool) -> list[Any]:
+    """Return the sections that can run; the others are named, or refused if they were asked for."""
+    from apportion.experiments import reproduce as paper
+
+    if sphere is not None:
+        if any(one.needs_sphere for one in wanted):
+            paper.find_recordings(sphere)
+        return wanted
+    left_out = [one for one in wanted if one.needs_sphere]
+    if left_out and named:
+        raise typer.BadParameter(
+            f"{left_out[0].title} needs --sphere FOLDER. {paper.WHERE_SPHERE_IS}"
+        )
+    for one in left_out:
+        talk.print(f"left out: {one.title}, which needs --sphere FOLDER")
+    talk.print(paper.WHERE_SPHERE_IS if left_out else "", end="\n" if left_out else "")
+    return [one for one in wanted if not one.needs_sphere]
+
+
+def _tell_failures(rows: list[Any]) -> None:
+    """Name the first trials that failed, and end with exit code 1 if there are any."""
+    from apportion.experiments.trials import trial_of
+
     failed = [row for row in rows if row["status"] == "failed"]
     for row in failed[:5]:
+        trial = trial_of(row)
         talk.print(
-            f"failed: {row['section']} {row['n_rows']}{row['design']}, {row['protocol']}, "
-            f"{row['method']}, repetition {row['repetition']}: {row['message']}"
+            f"failed: {trial.section} {trial.cell}, {trial.protocol}, {trial.method}, "
+            f"repetition {trial.repetition}: {row['message']}"
         )
     if failed:
         talk.print(f"{len(failed)} trials failed; --retry-failed runs them once more.")
@@ -130,10 +170,10 @@ def _require(name: str, given: list[str] | None, allowed: Any) -> None:
 
 def _run(trials: Any, pose: Any, store: Any, jobs: int | None, retry_failed: bool) -> None:
     """Run what is not done yet, with a forecast before and a bar with the time left meanwhile."""
-    from apportion.experiments.run import forecast, n_processes, nominal_seconds, remaining, run
+    from apportion.experiments.runner import forecast, n_processes, nominal_seconds, remaining, run
     from apportion.experiments.trials import trial_of
 
-    waiting = remaining(trials, store, retry_failed=retry_failed)
+    waiting = remaining(trials, pose, store, retry_failed=retry_failed)
     done = len(set(trials)) - len(waiting)
     if not waiting:
         talk.print(f"all {done} trials have a result already")
@@ -157,6 +197,7 @@ def _run(trials: Any, pose: Any, store: Any, jobs: int | None, retry_failed: boo
         try:
             for count, row in enumerate(rows, start=1):
                 bar.update(task, advance=weight * nominal_seconds(trial_of(row)), count=count)
+            bar.update(task, completed=seconds)
         except KeyboardInterrupt:
             talk.print("interrupted: finished trials are kept; the same command goes on.")
             raise typer.Exit(130) from None
@@ -165,15 +206,7 @@ def _run(trials: Any, pose: Any, store: Any, jobs: int | None, retry_failed: boo
 def _span(seconds: float) -> str:
     """Return a span of time in words."""
     if seconds < 90:
-        return f"{max(round(seconds), 1)} seconds"
+        return f"{max(round(seconds), 2)} seconds"
     if seconds < 5400:
         return f"{round(seconds / 60)} minutes"
     return f"{seconds / 3600:.1f} hours"
-
-
-def main() -> None:
-    """Run the command line; errors that a user can mend are one line on stderr."""
-    try:
-        app()
-    except (FileNotFoundError, ModuleNotFoundError, ValueError, OSError) as error:
-        sys.exit(f"apportion: {error}")

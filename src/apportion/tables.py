@@ -59,6 +59,37 @@ def read_table(
     return cells
 
 
+class Shares(NamedTuple):
+    """Rows of class shares as they were read."""
+
+    classes: list[Any]
+    values: FloatArray
+
+
+def read_shares(table: Any) -> Shares | None:
+    """Read a dataframe or array of class shares, a row each; None where it is something else.
+
+    Tuples are labels, not rows of shares.
+    """
+    frame = nw.from_native(table, pass_through=True, eager_only=True)
+    if isinstance(frame, nw.DataFrame):
+        shares = Shares(list(table.columns), frame.to_numpy().astype(np.float64))
+    else:
+        rows_of_numbers = isinstance(table, np.ndarray) or (
+            isinstance(table, Sequence) and len(table) > 0 and isinstance(table[0], list)
+        )
+        values: AnyArray = np.asarray(table) if rows_of_numbers else np.empty(0)
+        if values.ndim != 2 or values.dtype.kind not in "biuf":
+            return None
+        shares = Shares(list(range(values.shape[1])), values.astype(np.float64))
+    if len(shares.classes) < 2:
+        raise ValueError(
+            "Labels must be one value a row, or shares of at least two classes. Got one column: "
+            "give it as a vector."
+        )
+    return shares
+
+
 def _read_frame(
     frame: nw.DataFrame[Any],
     classes: Sequence[Hashable] | None,

@@ -22,6 +22,7 @@ from apportion.tables import (
     columns_for,
     factorize,
     is_duration,
+    read_shares,
     read_table,
     refuse_duplicates,
     seconds,
@@ -292,13 +293,13 @@ class Totals:
 
         Parameters
         ----------
-        labels : array-like of shape (n_rows,) or (n_rows, n_classes)
+        labels : array-like of shape (n_rows,), or array or dataframe of shape (n_rows, n_classes)
             A label for every row that is in a bag; or its shares of the classes, which sum to 1.
         bags : array-like of shape (n_rows,)
             A bag id for every row; missing = in no bag.
         classes : sequence, optional
             All classes, where some may be absent from `labels`; of shares, the columns' names,
-            by default 0, 1, …
+            by default those of a dataframe, or 0, 1, …
 
         Examples
         --------
@@ -308,8 +309,10 @@ class Totals:
         >>> Totals.from_labels([[1, 0], [0.5, 0.5]], [1, 1], classes=["sit", "walk"]).lower
         array([[0.75, 0.25]])
         """
-        if np.ndim(labels) == 2:
-            return cls._from_shares(np.asarray(labels, dtype=np.float64), bags, classes)
+        shares = read_shares(labels)
+        if shares is not None:
+            names = shares.classes if classes is None else classes
+            return cls._from_shares(shares.values, bags, names)
         label_codes, found = factorize(labels, "label")
         bag_codes, ids = factorize(bags, "bag id")
         if len(label_codes) != len(bag_codes):
@@ -335,14 +338,12 @@ class Totals:
         return cls._sorted(ids, known, shares, shares, "share")
 
     @classmethod
-    def _from_shares(
-        cls, shares: FloatArray, bags: Any, classes: Sequence[Hashable] | None
-    ) -> Totals:
+    def _from_shares(cls, shares: FloatArray, bags: Any, classes: Sequence[Hashable]) -> Totals:
         """Return the mean shares of the rows of each bag."""
         codes, ids = factorize(bags, "bag id")
         if len(shares) != len(codes):
             raise ValueError(f"{len(shares)} rows of shares were given for {len(codes)} bag ids.")
-        names = list(range(shares.shape[1]) if classes is None else classes)
+        names = list(classes)
         if len(names) != shares.shape[1]:
             raise ValueError(f"{len(names)} classes were given for {shares.shape[1]} columns.")
         inside = codes >= 0

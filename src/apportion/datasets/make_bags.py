@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from datetime import timedelta
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
 from apportion._typing import AnyArray, FloatArray, IntArray
-from apportion.tables import factorize
+from apportion.tables import factorize, is_duration, read_shares, seconds
 from apportion.totals import Totals
 
 STRATEGIES = ("random", "proportions", "feature", "cluster", "time")
@@ -26,9 +28,9 @@ def make_bags(
     proportions: Any = None,
     sizes: Sequence[int] | None = None,
     strategy: str | None = None,
-    feature: int = 0,
+    feature: int | None = None,
     time: Any = None,
-    period: float | None = None,
+    period: float | timedelta | None = None,
     groups: Any = None,
     classes: Sequence[Hashable] | None = None,
     random_state: Any = None,
@@ -44,7 +46,8 @@ def make_bags(
     n_bags : int, optional
         The number of bags. Bags of `"random"`, `"feature"` and `"time"` are of equal size.
     proportions : array-like of shape (n_bags,) or (n_bags, n_classes), optional
-        The shares of the classes in each bag, or that of the second of two classes.
+        The shares of the classes in each bag, or that of the second of two classes. The columns
+        of a dataframe are classes, those of an array are the classes in sorted order.
     sizes : sequence of int, optional
         The bags' numbers of rows, instead of equal ones.
     strategy : {"random", "proportions", "feature", "cluster", "time"}, optional
@@ -58,13 +61,13 @@ def make_bags(
           on X.
         - `"cluster"`: the clusters of k-means.
         - `"time"`: consecutive rows, cut into bags of equal size, of `sizes`, or of `period`.
-    feature : int, default=0
-        The column of X for `"feature"`.
+    feature : int, optional
+        The column of X for `"feature"`; by default the first.
     time : array-like of shape (n_rows,), optional
         When each row was recorded, for `"time"`; by default rows are in the order of time.
-    period : float, optional
+    period : float or timedelta, optional
         For `"time"`, instead of `n_bags`: the time a bag covers, in the unit of `time`, counted
-        from 0.
+        from 0; in seconds where `time` holds dates.
     groups : array-like of shape (n_rows,), optional
         For `"time"` with a `period`: whose rows they are; no bag holds rows of two groups.
     classes : sequence, optional
@@ -91,6 +94,7 @@ def make_bags(
     array([0, 0, 0, 1, 1, 1])
     """
     strategy = _strategy(strategy, n_bags, proportions, sizes, period)
+    _refuse_unused(strategy, feature=feature, time=time, groups=groups, period=period)
     n_rows = len(y)
     rng = check_random_state(random_state)
     if strategy == "cluster":
@@ -98,22 +102,22 @@ def make_bags(
     elif period is not None:
         bags = _periods(time, period, groups, n_rows)
     elif strategy == "proportions":
-        shares = np.asarray(proportions, dtype=np.float64)
-        bags = _deal(np.asarray(y), shares, _sizes(n_rows, len(shares), sizes), classes, rng)
+        counts = _sizes(n_rows, len(proportions), sizes)
+        bags = _deal(np.asarray(y), proportions, counts, classes, rng)
     elif strategy == "random":
         in_turn = None if n_bags is None else np.arange(n_rows) % n_bags
         bags = rng.permutation(_in_a_row(n_rows, n_bags, sizes) if in_turn is None else in_turn)
     else:
-        along = _rows(X, n_rows)[:, feature] if strategy == "feature" else time
+        along = _rows(X, n_rows)[:, feature or 0] if strategy == "feature" else time
         bags = np.empty(n_rows, dtype=np.intp)
-        order = np.argsort(_per_row(along, strategy, n_rows), kind="stable")
+        order = np.argsort(_moments(along, strategy, n_rows), kind="stable")
         bags[order] = _in_a_row(n_rows, n_bags, sizes)
     bags = bags.astype(np.intp)
     return bags, Totals.from_labels(y, bags, classes=classes)
 
 
 def _strategy(
-    strategy: str | None, n_bags: int | None, proportions: Any, sizes: Any, period: float | None
+    strategy: str | None, n_bags: int | None, proportions: Any, sizes: Any, period: Any
 ) -> str:
     """Return the strategy that is meant, or say which parameters do not go together."""
     if strategy is None:
@@ -146,9 +150,24 @@ def _strategy(
             "The number of bags follows from exactly one of n_bags, proportions, sizes and period. "
             f"Got {' and '.join(given) or 'none'}."
         )
-    if n_bags is not None and n_bags < 1:
-        raise ValueError(f"The 'n_bags' parameter of make_bags must be at least 1. Got {n_bags}.")
+    if n_bags is not None and not (isinstance(n_bags, Integral) and n_bags >= 1):
+        raise ValueError(
+            f"The 'n_bags' parameter of make_bags must be a whole number from 1 on. Got {n_bags}."
+        )
     return strategy
+
+
+def _refuse_unused(
+    strategy: str, *, feature: int | None, time: Any, groups: Any, period: Any
+) -> None:
+    """Refuse a parameter that the strategy would not look at."""
+    for name, value, useful, what in (
+        ("feature", feature, strategy == "feature", "strategy='feature'"),
+        ("time", time, strategy == "time", "strategy='time'"),
+        ("groups", groups, period is not None, "strategy='time' and a period"),
+    ):
+        if value is not None and not useful:
+            raise ValueError(f"The '{name}' parameter of make_bags goes with {what}.")
 
 
 def _rows(X: Any, n_rows: int) -> FloatArray:
@@ -162,7 +181,7 @@ def _rows(X: Any, n_rows: int) -> FloatArray:
 
 
 def _per_row(values: Any, name: str, n_rows: int) -> AnyArray:
-    values = np.arange(n_rows) if values is None else np.asarray(values)
+    values = np.asarray(values)
     if values.shape != (n_rows,):
         raise ValueError(
             f"The '{name}' parameter must have one value for each of the {n_rows} rows. "
@@ -171,12 +190,27 @@ def _per_row(values: Any, name: str, n_rows: int) -> AnyArray:
     return values
 
 
+def _moments(time: Any, name: str, n_rows: int) -> FloatArray:
+    """Return one number a row, seconds where dates are given; by default the row's place."""
+    values = _per_row(np.arange(n_rows) if time is None else time, name, n_rows)
+    if values.dtype.kind == "M":
+        values = np.where(np.isnat(values), np.nan, values.astype("datetime64[ns]").astype(float))
+        values = values / 1e9
+    moments = values.astype(np.float64)
+    missing = np.flatnonzero(np.isnan(moments))
+    if missing.size:
+        raise ValueError(f"Row {missing[0]} has no {name}. Allowed: a value for every row.")
+    return moments
+
+
 def _sizes(n_rows: int, n_bags: int | None, sizes: Sequence[int] | None) -> IntArray:
     """Return the wanted numbers of rows, as equal as possible by default."""
     if sizes is None:
         assert n_bags is not None
         return np.bincount(np.arange(n_rows) % n_bags, minlength=n_bags)
     wanted = np.asarray(sizes)
+    if wanted.dtype.kind not in "iu":
+        raise ValueError(f"The sizes of bags must be whole numbers. Got {wanted.tolist()}.")
     if wanted.sum() != n_rows or (wanted < 0).any() or n_bags not in (None, len(wanted)):
         raise ValueError(
             f"The sizes of {'the' if n_bags is None else n_bags} bags must sum to the {n_rows} "
@@ -190,18 +224,20 @@ def _in_a_row(n_rows: int, n_bags: int | None, sizes: Sequence[int] | None) -> I
     return np.repeat(np.arange(len(counts)), counts)
 
 
-def _periods(time: Any, period: float, groups: Any, n_rows: int) -> IntArray:
+def _periods(time: Any, period: Any, groups: Any, n_rows: int) -> IntArray:
     """Return the number of each row's period of time, counted over all groups."""
-    if not period > 0:
+    length = seconds(period) if is_duration(period) else float(period)
+    if not length > 0:
         raise ValueError(f"The 'period' parameter of make_bags must be positive. Got {period!r}.")
-    block = np.floor(_per_row(time, "time", n_rows).astype(np.float64) / period)
+    block = np.floor(_moments(time, "time", n_rows) / length)
     whose = np.zeros(n_rows) if groups is None else factorize(groups, "group")[0]
+    _per_row(whose, "groups", n_rows)
     return np.unique(np.column_stack([whose, block]), axis=0, return_inverse=True)[1].ravel()
 
 
 def _deal(
     labels: AnyArray,
-    proportions: FloatArray,
+    table: Any,
     sizes: IntArray,
     classes: Sequence[Hashable] | None,
     rng: np.random.RandomState,
@@ -210,6 +246,15 @@ def _deal(
     if labels.ndim != 1:
         raise ValueError("Proportions need one label a row. Got shares of the classes.")
     known = np.unique(labels) if classes is None else np.asarray(classes)
+    named = read_shares(table) if hasattr(table, "columns") else None
+    if named is not None and set(named.classes) == set(known.tolist()):
+        proportions = named.values[:, [named.classes.index(label) for label in known.tolist()]]
+    elif named is not None:
+        raise ValueError(
+            f"These proportions are of the classes {named.classes}; the data has {known.tolist()}."
+        )
+    else:
+        proportions = np.asarray(table, dtype=np.float64)
     if proportions.ndim == 1:
         proportions = np.column_stack([1.0 - proportions, proportions])
     if len(known) != proportions.shape[1]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,11 @@ class SphereWindows:
     def grouped(self, groups: Mapping[str, Sequence[str]]) -> FloatArray:
         """Return each window's share of every group of activities; NaN where nobody annotated."""
         place = {name: k for k, name in enumerate(self.activities)}
+        unknown = [name for names in groups.values() for name in names if name not in place]
+        if unknown:
+            raise ValueError(
+                f"There is no activity {unknown[0]!r}. Allowed: {', '.join(self.activities)}."
+            )
         return np.column_stack(
             [
                 self.shares[:, [place[name] for name in names]].sum(axis=1)
@@ -144,6 +150,10 @@ class SphereWindows:
 
     def pure(self, groups: Mapping[str, Sequence[str]]) -> tuple[SphereWindows, AnyArray]:
         """Return the windows that lie wholly in one group, and which one."""
+        names = [name for group in groups.values() for name in group]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"The activity {twice[0]!r} is in two groups. Allowed: in one.")
         shares = self.grouped(groups)
         rows, group = np.nonzero(shares >= 1.0 - 1e-9)
         return self.take(rows), np.array(list(groups))[group]
@@ -182,9 +192,10 @@ def load_sphere(
         raise ValueError(
             f"The 'setting' parameter of load_sphere must be 'baseline' or 'raw'. Got {setting!r}."
         )
-    if context < 0 or (context and setting == "baseline"):
+    whole = isinstance(context, Integral) and context >= 0
+    if not whole or (context and setting == "baseline"):
         raise ValueError(
-            "The 'context' parameter of load_sphere must be a number of seconds, 0 with the "
+            "The 'context' parameter of load_sphere must be a whole number of seconds, 0 with the "
             f"setting 'baseline'. Got {context!r} with {setting!r}."
         )
     recordings = [_recording(folder, setting, context) for folder in find_recordings(path)]

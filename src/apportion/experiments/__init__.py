@@ -1,7 +1,7 @@
 """The paper's experiments: frozen trials, result rows, tables and figures."""
 
 from apportion.experiments.methods import METHODS
-from apportion.experiments.run import remaining, run
+from apportion.experiments.runner import current, remaining, run
 from apportion.experiments.sections import DESIGNS, PROTOCOLS, SECTIONS, Section, three_bags
 from apportion.experiments.store import ResultStore
 from apportion.experiments.summary import Figure, summarise
@@ -19,6 +19,7 @@ __all__ = [
     "ResultStore",
     "Section",
     "Trial",
+    "current",
     "remaining",
     "result_table",
     "run",

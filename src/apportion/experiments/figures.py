@@ -34,6 +34,7 @@ _LINES = {
 
 def draw_procedure() -> Any:
     """Draw the paper's Figure 1: bags, their proportions as soft labels, neighbours, labels."""
+    figure = _canvas(13.5, 2.9)
     colours = _class_colours()
     X, y = make_half_kernel(90, random_state=1)
     bags, totals = make_bags(X, y, proportions=DESIGNS["B"], random_state=1)
@@ -45,7 +46,6 @@ def draw_procedure() -> Any:
     chosen = int(np.argmax(np.where(X[:, 1] > 1.0, graph.scales_, 0.0)))
     nearest = np.argsort(-W[[chosen]].toarray().ravel())[:5]
 
-    figure = _canvas(13.5, 2.9)
     axes = figure.subplots(1, 4)
     for k, colour in enumerate(BAG_COLOURS):
         mine = bags == k
@@ -110,8 +110,9 @@ def draw_accuracy(
     figure = _canvas(10, 4.4)
     axes = figure.subplots(1, 2, sharey=True)
     for axis, design in zip(axes, DESIGNS, strict=True):
-        for place, (method, (colour, marker)) in enumerate(_LINES.items()):
-            aside = 1.0 + 0.012 * (place - len(_LINES) / 2)
+        for place, method in enumerate(methods):
+            colour, marker = _LINES.get(method, (f"C{place % 10}", "."))
+            aside = 1.0 + 0.012 * (place - len(methods) / 2)
             found = [figures.get((section.key, protocol, f"{n}{design}", method)) for n in sizes]
             known = [(n, f) for n, f in zip(sizes, found, strict=True) if f is not None and f.n]
             if not known:
@@ -119,7 +120,7 @@ def draw_accuracy(
             axis.errorbar(
                 [n * aside for n, _ in known],
                 [f.mean for _, f in known],
-                yerr=[f.std / np.sqrt(f.n) for _, f in known],
+                yerr=[f.std / np.sqrt(f.n) if f.n > 1 else 0.0 for _, f in known],
                 color=colour,
                 marker=marker,
                 capsize=2,
@@ -147,8 +148,12 @@ def draw_accuracy(
         axis.set_xlabel("rows")
         axis.grid(alpha=0.25)
     axes[0].set_ylabel("accuracy")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", fontsize=8)
+    named = {
+        label: handle
+        for axis in axes
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(named.values(), named.keys(), loc="outside right center", fontsize=8)
     figure.suptitle(f"{section.title}, {protocol}", fontsize=11)
     return figure
 

@@ -19,8 +19,8 @@ NOTES = {
     "a": "Table 1's InvCal column and Table 2's ∝SVM column are the same eight means: one of the "
     "two was pasted into the other's place.",
     "b": "A constant prediction: both designs have one half of each class in all.",
-    "c": "Right or wrong as a whole: the two classes are found and their names are exchanged in "
-    "about half of the repetitions.",
+    "c": "So large a deviation means that repetitions are right or wrong as a whole: the classes "
+    "are found, and in some repetitions their names are exchanged.",
     "d": "The paper says that ∝SVM did not converge on this table.",
 }
 """Known slips, and what some printed figures mean, by the letter that marks them."""

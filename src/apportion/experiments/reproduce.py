@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,11 +13,13 @@ from typing import Any
 from apportion.datasets.sphere import WHERE_SPHERE_IS, find_recordings
 from apportion.experiments import figures as draw
 from apportion.experiments.methods import METHODS
+from apportion.experiments.provenance import sphere_name
 from apportion.experiments.sections import PROTOCOLS, SECTIONS, Section
 from apportion.experiments.summary import Figure, Key, summarise
 from apportion.experiments.tables import (
     LEGEND,
     ResultTable,
+    latex_text,
     notes_of,
     result_table,
     to_csv,
@@ -34,9 +37,17 @@ __all__ = [
     "page",
     "plan",
     "quick_plan",
+    "require_extras",
     "tables_of",
     "write_tables",
 ]
+
+
+def require_extras() -> None:
+    """Refuse to begin where a library is missing that would be needed in the end."""
+    for name in ("pyarrow", "matplotlib"):
+        if importlib.util.find_spec(name) is None:
+            raise ModuleNotFoundError(f"This needs {name}: install apportion[experiments].")
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,12 @@ class Poser:
         """Return the trial's problem."""
         return self.sections[trial.section].pose(trial, self.sphere)
 
+    def data(self, section: str) -> str:
+        """Return a name of the data that a section is drawn from; none where it is generated."""
+        if self.sphere is None or not self.sections[section].needs_sphere:
+            return ""
+        return sphere_name(os.fspath(self.sphere))
+
 
 def plan(
     sections: Iterable[Section],
@@ -70,7 +87,9 @@ def plan(
     ]
 
 
-def quick_plan(sections: Iterable[Section]) -> list[Trial]:
+def quick_plan(
+    sections: Iterable[Section], methods: Sequence[str], protocols: Sequence[str] = PROTOCOLS
+) -> list[Trial]:
     """Return about a minute's trials: the smallest cells, three repetitions, one of slow methods.
 
     Sections that take all rows there are, are left out.
@@ -80,7 +99,7 @@ def quick_plan(sections: Iterable[Section]) -> list[Trial]:
         smallest = min(n_rows for n_rows, _ in section.cells)
         trials += [
             trial
-            for trial in section.trials(list(METHODS), 3)
+            for trial in section.trials(methods, 3, protocols)
             if trial.n_rows == smallest > 0
             and (trial.repetition == 0 or METHODS[trial.method].seconds < 1.0)
         ]
@@ -115,8 +134,7 @@ def page(
     if form == "csv":
         return to_csv(found).rstrip("\n")
     if form == "latex":
-        comments = "\n".join(f"% {line}" for line in (LEGEND, *notes))
-        return "\n\n".join([*map(to_latex, tables), comments])
+        return "\n\n".join([*map(to_latex, tables), *map(latex_text, (LEGEND, *notes))])
     if form == "markdown":
         return "\n\n".join([*map(to_markdown, tables), LEGEND, *notes])
     foot = [textwrap.fill(line, 100) for line in (LEGEND, *notes)]

@@ -14,8 +14,8 @@ _OUT_OF_REACH = -105.0
 def standardised(X: FloatArray) -> FloatArray:
     """Return columns of mean 0 and deviation 1 over these rows, clipped at 3 deviations.
 
-    What was not recorded is 0, the mean: it neither draws rows together nor apart more than an
-    ordinary value would. A column without two different values is 0.
+    What was not recorded is 0, the mean. Rows of which nothing was recorded would all be equal:
+    leave them out. A column without two different values is 0.
     """
     there = ~np.isnan(X)
     count = np.maximum(there.sum(axis=0), 1)

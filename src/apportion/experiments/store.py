@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from apportion.experiments.trials import VERSION, Trial, trial_of
+from apportion.experiments.trials import trial_of
 
+_COLUMNS = {
+    **dict.fromkeys(("section", "design", "protocol", "method"), "string"),
+    **dict.fromkeys(("n_rows", "repetition", "n_scored"), "int64"),
+    **dict.fromkeys(("accuracy", "seconds"), "float64"),
+    **dict.fromkeys(("status", "message", "version", "code", "data", "finished"), "string"),
+}
 _MOST_PARTS = 200
 _STALE = 3600.0
 """Seconds after which a file that was never finished is taken for the remains of a crash."""
@@ -26,24 +33,18 @@ class ResultStore:
     Parameters
     ----------
     folder : path
-        Made where it does not exist.
+        Made when the first row is added.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows of this version of apportion, the newest one of each trial."""
-        newest: dict[Trial, dict[str, Any]] = {}
-        for row in sorted(self._all(), key=lambda row: row["finished"]):
-            if row["version"] == VERSION:
-                newest[trial_of(row)] = row
-        return list(newest.values())
-
-    def trials(self, *, failed: bool = True) -> set[Trial]:
-        """Return the trials that have a result; with `failed=False`, those that succeeded."""
-        return {trial_of(row) for row in self.rows() if failed or row["status"] == "done"}
+        """Return all rows, the newest one of each trial, code and data; in a fixed order."""
+        newest: dict[Any, dict[str, Any]] = {}
+        for row in sorted(self._all(), key=lambda row: row["finished"] or ""):
+            newest[trial_of(row), row["code"], row["data"]] = row
+        return sorted(newest.values(), key=lambda row: str([row[name] for name in _COLUMNS]))
 
     def add(self, row: dict[str, Any]) -> None:
         """Keep one row."""
@@ -60,8 +61,9 @@ class ResultStore:
         for part in parts:
             part.unlink(missing_ok=True)
         for remains in self.folder.glob("*.tmp"):
-            if time.time() - remains.stat().st_mtime > _STALE:
-                remains.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another run has just finished it
+                if time.time() - remains.stat().st_mtime > _STALE:
+                    remains.unlink()
 
     def _all(self) -> list[dict[str, Any]]:
         """Return every row; larger files are read last, as small ones may move into them."""
@@ -69,18 +71,20 @@ class ResultStore:
         return small + [row for path in self.folder.glob("rows-*.parquet") for row in _read(path)]
 
     def _write(self, rows: list[dict[str, Any]], kind: str) -> None:
-        parquet, table = _parquet()
+        pyarrow = _pyarrow()
+        self.folder.mkdir(parents=True, exist_ok=True)
         name = uuid.uuid4().hex
         temporary = self.folder / f"{name}.tmp"
-        parquet.write_table(table.from_pylist(rows), temporary)
+        schema = pyarrow.schema(list(_COLUMNS.items()))
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), temporary)
         os.replace(temporary, self.folder / f"{kind}-{name}.parquet")
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a file; none of one that was gathered a moment ago."""
-    parquet, _ = _parquet()
+    pyarrow = _pyarrow()
     try:
-        return list(parquet.read_table(path).to_pylist())
+        rows = pyarrow.parquet.read_table(path).to_pylist()
     except FileNotFoundError:
         return []
     except Exception as error:
@@ -88,9 +92,10 @@ def _read(path: Path) -> list[dict[str, Any]]:
             f"{path} cannot be read as a Parquet file ({error}). Remove it, and its trials will be "
             "run again."
         ) from error
+    return [{name: row.get(name) for name in _COLUMNS} for row in rows]
 
 
-def _parquet() -> tuple[Any, Any]:
+def _pyarrow() -> Any:
     try:
         import pyarrow.parquet
     except ModuleNotFoundError as error:
@@ -98,4 +103,4 @@ def _parquet() -> tuple[Any, Any]:
             "The experiments keep their results in Parquet files, which needs pyarrow: install "
             "apportion[experiments]."
         ) from error
-    return pyarrow.parquet, pyarrow.Table
+    return pyarrow

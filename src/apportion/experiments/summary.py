@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import ttest_ind_from_stats
 
 from apportion.experiments.printed import PRINTED, REPETITIONS, Printed
+from apportion.experiments.trials import trial_of
 
 SIGNIFICANT = 0.01
 """The level at which a difference to a printed mean is marked."""
@@ -26,7 +27,7 @@ class Figure:
     Attributes
     ----------
     mean, std : float
-        Of the accuracies of the trials that succeeded; NaN where none did.
+        Of the accuracies of the trials that succeeded; NaN where too few did.
     n : int
         How many that are.
     failed : int
@@ -42,17 +43,13 @@ class Figure:
     seconds: float
 
 
-def cell_name(row: Mapping[str, Any]) -> str:
-    """Return the cell of a result row as the paper writes it, such as `"120A"`."""
-    return f"{row['n_rows'] or ''}{row['design']}"
-
-
 def summarise(rows: Iterable[Mapping[str, Any]]) -> dict[Key, Figure]:
     """Return the figure of every cell and method that the result rows hold."""
     gathered: dict[Key, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        gathered[row["section"], row["protocol"], cell_name(row), row["method"]].append(row)
-    return {key: _figure(members) for key, members in gathered.items()}
+    for row in sorted(rows, key=lambda row: row["repetition"]):
+        trial = trial_of(row)
+        gathered[trial.section, trial.protocol, trial.cell, trial.method].append(row)
+    return {key: _figure(members) for key, members in sorted(gathered.items())}
 
 
 def _figure(rows: list[Mapping[str, Any]]) -> Figure:
@@ -60,10 +57,10 @@ def _figure(rows: list[Mapping[str, Any]]) -> Figure:
     accuracy = np.array([row["accuracy"] for row in done])
     return Figure(
         mean=float(accuracy.mean()) if len(done) else np.nan,
-        std=float(accuracy.std(ddof=1)) if len(done) > 1 else 0.0 if done else np.nan,
+        std=float(accuracy.std(ddof=1)) if len(done) > 1 else np.nan,
         n=len(done),
         failed=len(rows) - len(done),
-        seconds=float(np.mean([row["seconds"] for row in rows])),
+        seconds=float(np.mean([row["seconds"] for row in done])) if done else np.nan,
     )
 
 
@@ -76,17 +73,17 @@ def printed_for(section: str, cell: str, method: str) -> Printed | None:
 def p_value(ours: Figure, printed: Printed) -> float:
     """Return the p-value of Welch's test that two means of repetitions are the same.
 
-    Printed figures are rounded to two decimals: a difference that rounding explains has p = 1.
+    Printed means are rounded to two decimals: the difference counts only as far as it goes beyond
+    what rounding may hide. NaN of a single repetition.
     """
-    if abs(ours.mean - printed.mean) <= 0.005:
-        return 1.0
     if ours.n < 2:
         return np.nan
+    difference = max(abs(ours.mean - printed.mean) - 0.005 - 1e-9, 0.0)
     if ours.std == 0.0 and printed.std == 0.0:
-        return 0.0
+        return float(difference == 0.0)
     return float(
         ttest_ind_from_stats(
-            ours.mean, ours.std, ours.n, printed.mean, printed.std, REPETITIONS, equal_var=False
+            difference, ours.std, ours.n, 0.0, printed.std, REPETITIONS, equal_var=False
         ).pvalue
     )
 

@@ -20,7 +20,7 @@ from apportion.experiments.summary import (
     p_value,
     printed_for,
 )
-from apportion.experiments.trials import Method
+from apportion.experiments.trials import Method, cell_name
 
 _ARROWS = {1: "▲", -1: "▼", 0: ""}
 _LATEX_ARROWS = {"▲": r"$^{\uparrow}$", "▼": r"$^{\downarrow}$", "": ""}
@@ -67,7 +67,7 @@ def result_table(
     there = {key[2:] for key in figures if key[:2] == (section.key, protocol)}
     cells = [
         cell
-        for cell in (f"{n_rows or ''}{design}" for n_rows, design in section.cells)
+        for cell in (cell_name(*one) for one in section.cells)
         if any((cell, method) in there for method in methods)
     ]
     mine = [method for method in methods if any((cell, method) in there for cell in cells)]
@@ -85,7 +85,7 @@ def result_table(
             (
                 round(figure.mean, 2)
                 for method, figure in found.items()
-                if figure is not None and figure.n and not methods[method].sees_labels
+                if figure is not None and _may_win(figure, methods[method])
             ),
             default=np.nan,
         )
@@ -93,7 +93,7 @@ def result_table(
         for method, figure in found.items():
             printed = printed_for(section.key, cell, method)
             entry = _entry(figure, printed)
-            if figure is not None and not methods[method].sees_labels:
+            if figure is not None and _may_win(figure, methods[method]):
                 entry = replace(entry, bold=round(figure.mean, 2) == best)
             entries.append(entry)
             if _has_printed_column(section, cells, method):
@@ -113,6 +113,11 @@ _SCORED = {
     "test bag": "Five sixths of the rows in three bags, one sixth in a test bag of known "
     "proportion; accuracy on the test bag.",
 }
+
+
+def _may_win(figure: Figure, method: Method) -> bool:
+    """Whether a figure may be the best: no label was seen, no repetition failed."""
+    return not method.sees_labels and figure.n > 0 and figure.failed == 0
 
 
 def _heading(method: Method) -> str:
@@ -139,6 +144,8 @@ def _against_best_printed(
         for cell, figure in ours
         if figure is not None and figure.n
     ]
+    if not gaps:
+        return []
     above, equal = sum(gap > 0 for gap in gaps), sum(gap == 0 for gap in gaps)
     return [
         f"Against the best printed figure of any method, LP-LLP is above in {above}, equal in "
@@ -158,7 +165,8 @@ def _entry(figure: Figure | None, printed: Printed | None) -> Entry:
     if not figure.n:
         return Entry("failed")
     arrow = "" if printed is None else _ARROWS[direction(figure, printed)]
-    return Entry(mean_and_std(figure.mean, figure.std), arrow=arrow)
+    failed = f" {figure.failed} failed" if figure.failed else ""
+    return Entry(mean_and_std(figure.mean, figure.std) + failed, arrow=arrow)
 
 
 def _printed_entry(printed: Printed | None) -> Entry:
@@ -168,18 +176,18 @@ def _printed_entry(printed: Printed | None) -> Entry:
 
 
 def mean_and_std(mean: float, std: float) -> str:
-    """Return both to two decimals, without the zero before the point.
+    """Return both to two decimals, without the zero before the point; – of one repetition.
 
     Examples
     --------
-    >>> mean_and_std(0.976, 0.0), mean_and_std(1.0, 0.041)
-    ('.98(.00)', '1.00(.04)')
+    >>> mean_and_std(0.976, 0.0), mean_and_std(1.0, float("nan"))
+    ('.98(.00)', '1.00(–)')
     """
     return f"{_two_decimals(mean)}({_two_decimals(std)})"
 
 
 def _two_decimals(value: float) -> str:
-    return f"{value:.2f}".removeprefix("0")
+    return "–" if np.isnan(value) else f"{value:.2f}".removeprefix("0")
 
 
 LEGEND = (
@@ -248,11 +256,11 @@ def to_latex(table: ResultTable) -> str:
     """Return a table for LaTeX, with the package `booktabs`."""
     lines = [
         r"\begin{table}",
-        rf"  \caption{{{_latex(f'{table.title}. {table.caption}')}}}",
+        rf"  \caption{{{latex_text(f'{table.title}. {table.caption}')}}}",
         r"  \centering",
         rf"  \begin{{tabular}}{{l{'c' * len(table.columns)}}}",
         r"    \toprule",
-        "    & " + " & ".join(_latex(column) for column in table.columns) + r" \\",
+        "    & " + " & ".join(latex_text(column) for column in table.columns) + r" \\",
         r"    \midrule",
     ]
     for name, entries in table.rows:
@@ -262,12 +270,17 @@ def to_latex(table: ResultTable) -> str:
             + (f"$^{{{entry.notes}}}$" if entry.notes else "")
             for entry in entries
         ]
-        lines.append(f"    {_latex(name)} & " + " & ".join(words) + r" \\")
+        lines.append(f"    {latex_text(name)} & " + " & ".join(words) + r" \\")
     return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}"])
 
 
-def _latex(text: str) -> str:
-    signs = {"∝": r"$\propto$", "±": r"$\pm$", "%": r"\%", "_": r"\_", "&": r"\&"}
+def latex_text(text: str) -> str:
+    """Return text with the signs that LaTeX knows under other names."""
+    signs = {
+        **{"∝": r"$\propto$", "±": r"$\pm$", "–": "--", "▲": r"$\uparrow$", "▼": r"$\downarrow$"},
+        **{sign: rf"\{sign}" for sign in "%_&#$"},
+        **{"<": "$<$", ">": "$>$"},
+    }
     return "".join(signs.get(letter, letter) for letter in text)
 
 

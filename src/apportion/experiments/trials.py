@@ -17,8 +17,6 @@ from threadpoolctl import threadpool_limits
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.totals import Totals
 
-VERSION = version("apportion")
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -40,6 +38,11 @@ class Trial:
         The method's key, such as `"lp-llp"`.
     repetition : int
         The seed of everything drawn.
+
+    Examples
+    --------
+    >>> Trial("xor", 120, "A", "test bag", "lp-llp", 0).cell
+    '120A'
     """
 
     section: str
@@ -48,6 +51,16 @@ class Trial:
     protocol: str
     method: str
     repetition: int
+
+    @property
+    def cell(self) -> str:
+        """The table's line, as the paper writes it."""
+        return cell_name(self.n_rows, self.design)
+
+
+def cell_name(n_rows: int, design: str) -> str:
+    """Return the name of a table's line, such as `"120A"`."""
+    return f"{n_rows or ''}{design}"
 
 
 def trial_of(row: Mapping[str, Any]) -> Trial:
@@ -117,22 +130,47 @@ def run_trial(
     A failure is a result too: `status` is `"failed"` and `message` says how. Linear algebra runs
     on one thread, so that the figures do not depend on how many trials run side by side.
     """
-    row: dict[str, Any] = {**vars(trial), "accuracy": np.nan, "n_scored": 0, "status": "done"}
-    row["version"] = VERSION
-    noticed: list[str] = []
+    accuracy, n_scored, status = np.nan, 0, "failed"
     started = time.perf_counter()
     try:
         with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             problem = pose(trial)
             started = time.perf_counter()
-            labels = methods[trial.method](problem, trial.repetition)
-        right = np.asarray(labels)[problem.scored] == problem.y[problem.scored]
-        row.update(accuracy=float(right.mean()), n_scored=int(problem.scored.sum()))
-        noticed = sorted({warning.category.__name__ for warning in caught})
+            labels = np.asarray(methods[trial.method](problem, trial.repetition))
+        _refuse_odd_labels(labels, problem)
+        accuracy = float((labels == problem.y)[problem.scored].mean())
+        n_scored, status = int(problem.scored.sum()), "done"
+        message = "; ".join(sorted({warning.category.__name__ for warning in caught}))
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        noticed = [f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"]
-        row["status"] = "failed"
-    row.update(seconds=time.perf_counter() - started, message="; ".join(noticed))
-    return {**row, "finished": datetime.now(UTC).isoformat()}
+        message = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
+    return result_row(
+        trial,
+        accuracy=accuracy,
+        n_scored=n_scored,
+        status=status,
+        message=message,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def result_row(trial: Trial, **found: Any) -> dict[str, Any]:
+    """Return a trial and what was found as one row, with when, and by which version."""
+    now = datetime.now(UTC).isoformat()
+    return {**vars(trial), **found, "version": version("apportion"), "finished": now}
+
+
+def _refuse_odd_labels(labels: AnyArray, problem: Problem) -> None:
+    """Refuse an answer that would be scored as something else than it is."""
+    if labels.shape != problem.y.shape:
+        raise ValueError(
+            f"A method must return one label for each of {len(problem.y)} rows. Got shape "
+            f"{labels.shape}."
+        )
+    strange = set(labels.tolist()) - set(problem.totals.classes.tolist())
+    if strange:
+        raise ValueError(
+            f"A method must return labels among {problem.totals.classes.tolist()}. Got "
+            f"{sorted(strange, key=str)[:3]}."
+        )
