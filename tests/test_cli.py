@@ -41,7 +41,7 @@ def test_reproduce_writes_tables_and_goes_on(tmp_path):
     done = command("reproduce", *SMALL, "--protocol", "all rows", "--jobs", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Table 1: XOR, all rows")
-    assert "1.00(.00)" in done.stdout
+    assert "1.00(–)" in done.stdout
     assert "16 trials to run, 0 have a result already; about" in done.stderr.replace("\n", " ")
     out = tmp_path / "reproduction"
     for ending in ("txt", "md", "tex", "csv"):
@@ -62,7 +62,7 @@ def test_reproduce_writes_tables_and_goes_on(tmp_path):
     ("words", "message"),
     [
         (["--section", "nonsense"], "'nonsense' does not exist. Allowed: xor, half-kernel"),
-        (["--method", "nonsense"], "Allowed: lp-llp, lp-llp-literal"),
+        (["--method", "nonsense"], "Allowed: lp-llp, lp-llp-threshold"),
         (["--format", "word"], "Allowed: text, markdown, latex, csv"),
         (["--repetitions", "0"], "--repetitions"),
         (["--sphere", "nowhere", "--section", "sphere-1"], "No recording was found in 'nowhere'"),

@@ -153,7 +153,8 @@ def draw_accuracy(
         for axis in axes
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(named.values(), named.keys(), loc="outside right center", fontsize=8)
+    order = sorted(named, key=lambda label: label.startswith("printed"))
+    figure.legend([named[label] for label in order], order, loc="outside right center", fontsize=8)
     figure.suptitle(f"{section.title}, {protocol}", fontsize=11)
     return figure
 
