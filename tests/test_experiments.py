@@ -6,6 +6,7 @@ import csv
 import io
 import os
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ from apportion.experiments import (
 )
 from apportion.experiments import figures as draw
 from apportion.experiments.printed import NOTES, PRINTED, Printed, best_printed
+from apportion.experiments.provenance import code_name
 from apportion.experiments.reproduce import (
     Poser,
     draw_figures,
@@ -210,6 +212,16 @@ def test_an_edited_method_runs_again(tmp_path):
     list(run(mine, POSE, store, methods=edited, n_jobs=1))
     assert len(store.rows()) == 4
     assert len(current(store.rows(), FEW)) == len(current(store.rows(), edited)) == 2
+
+
+def test_code_names_know_functions_and_what_is_bound_to_them():
+    def scaled(factor, X, bags, totals, seed):
+        return factor * X
+
+    assert code_name(partial(scaled, 2)) == code_name(partial(scaled, 2))
+    assert code_name(partial(scaled, 2)) != code_name(partial(scaled, 3))
+    assert code_name(partial(scaled, 2)) != code_name(all_ones)
+    assert code_name(partial(all_ones, give_up)) != code_name(partial(all_ones, all_ones))
 
 
 def test_other_data_run_again(tmp_path, sphere):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,27 @@ from apportion.datasets.sphere import find_recordings
 _PRESENTATION = (
     *("cli.py", "__main__.py"),
     *(f"{name}.py" for name in ("figures", "printed", "reproduce", "summary", "tables")),
-    *("runner.py", "store.py", "provenance.py"),
+    *("runner.py", "store.py", "provenance.py", "methods.py"),
 )
-"""Files that decide how results are run, kept and shown, not what they are."""
+"""Files that do not decide what a result is: how results are run, kept and shown, and the methods,
+of which each counts for its own results alone."""
 
 
 @lru_cache(maxsize=256)
 def code_name(function: Callable[..., Any]) -> str:
     """Return a short hash of the library's sources and of a method's own function."""
+    return _short(_library() + _source(function).encode())
+
+
+def _source(thing: Any) -> str:
+    """Return the source of a function, with what is bound to it; its type's where it has none."""
+    if isinstance(thing, partial):
+        bound = [_source(one) if callable(one) else repr(one) for one in thing.args]
+        return "\n".join([_source(thing.func), *bound, repr(sorted(thing.keywords.items()))])
     try:
-        own = inspect.getsource(function)
+        return inspect.getsource(thing)
     except (OSError, TypeError):
-        own = repr(function)
-    return _short(_library() + own.encode())
+        return f"{type(thing).__module__}.{type(thing).__qualname__}"
 
 
 @lru_cache(maxsize=1)
