@@ -6,11 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion import KNNGraph, Totals
+from apportion import LPLLP, KNNGraph, Totals
 from apportion.bags import match_bags
+from apportion.datasets import make_bags, make_half_kernel
 from apportion.decode import quota
 from apportion.hashing import hash_ranks
-from apportion.refine import refine
+from apportion.refine import clearly_smoother, refine
 
 
 @given(seed=st.integers(0, 10**5), c=st.integers(2, 4))
@@ -43,3 +44,51 @@ def test_isolated_rows_do_not_break_it():
     ranks = hash_ranks(X, 20)
     end = refine(KNNGraph(3).fit(X), bags, F, quota(F, bags, ranks), ranks)
     np.testing.assert_array_equal(bags.groups.sum(np.eye(2)[end.labels]), bags.lower)
+
+
+def blurred(n_rows=120, seed=8):
+    """Half circles in bags so alike that the convex answer cuts across both."""
+    rng = np.random.RandomState(seed)
+    X, y = make_half_kernel(n_rows, random_state=rng)
+    order = rng.permutation(n_rows)
+    X, y = X[order], y[order]
+    bags, totals = make_bags(X, y, proportions=[0.6, 0.4, 0.5], random_state=rng)
+    return X, y, bags, totals
+
+
+def test_random_starts_find_the_smoothest_labels_where_soft_labels_are_blurred():
+    X, y, bags, totals = blurred()
+    without = LPLLP(refine=False).fit(X, bags=bags, proportions=totals)
+    model = LPLLP().fit(X, bags=bags, proportions=totals)
+    assert (without.transduction_ == y).mean() < 0.6
+    np.testing.assert_array_equal(model.transduction_, y)
+    # soft labels, and what is said of new rows, go with the labels
+    np.testing.assert_array_equal(model.label_distributions_.argmax(axis=1), y)
+    assert (model.predict(X + 0.01) == y).all()
+    sums = [model.label_distributions_[bags == k, 1].mean() for k in range(3)]
+    np.testing.assert_allclose(sums, totals.lower[:, 1], atol=1e-8)
+
+
+def test_random_starts_follow_the_rows_and_no_seed():
+    X, _, bags, totals = blurred()
+    model = LPLLP().fit(X, bags=bags, proportions=totals)
+    order = np.random.default_rng(0).permutation(len(X))
+    again = LPLLP(random_state=3).fit(X[order], bags=bags[order], proportions=totals)
+    np.testing.assert_array_equal(again.transduction_, model.transduction_[order])
+
+
+def test_random_starts_are_for_small_problems_of_exact_totals():
+    X, y, codes, totals = blurred()
+    graph, ranks = KNNGraph().fit(X), hash_ranks(X, len(X))
+    wrong = (X[:, 0] > 0).astype(int)
+    exact = match_bags(len(X), bags=codes, proportions=totals)
+    found = clearly_smoother(graph, exact, wrong, ranks)
+    np.testing.assert_array_equal(
+        exact.groups.sum(np.eye(2)[found.labels]), exact.groups.sum(np.eye(2)[y])
+    )
+    assert clearly_smoother(graph, exact, found.labels, ranks) is None
+    free = match_bags(len(X), bags=[None, *codes[1:].tolist()], proportions=totals)
+    assert clearly_smoother(graph, free, wrong, ranks) is None
+    rough = Totals.from_intervals(totals.lower - 0.1, totals.lower + 0.1)
+    rough = match_bags(len(X), bags=codes, proportions=rough)
+    assert clearly_smoother(graph, rough, wrong, ranks) is None
