@@ -134,6 +134,8 @@ def test_a_failure_is_a_row():
 def test_accuracy_is_that_of_the_scored_rows():
     row = run_trial(Trial("xor", 120, "A", "test bag", "ones", 0), POSE, FEW)
     assert (row["accuracy"], row["n_scored"]) == (0.5, 20)
+    row = run_trial(Trial("xor", 120, "B", "test bag", "majority", 0), POSE, FEW)
+    assert row["accuracy"] == 0.5  # that of all rows would be higher
     row = run_trial(Trial("xor", 120, "B", "all rows", "majority", 0), POSE, FEW)
     assert row["accuracy"] == pytest.approx((0.85 + 0.75 + 0.6) / 3)
 
