@@ -79,12 +79,12 @@ def supervised(problem: Problem, seed: int) -> AnyArray:
 
 
 METHODS: dict[str, Method] = {
-    "lp-llp": Method("LP-LLP", lp_llp, seconds=0.1),
-    "lp-llp-threshold": Method("LP-LLP threshold", lp_llp_threshold, seconds=0.1),
-    "lp-llp-literal": Method("LP-LLP literal", lp_llp_literal, seconds=1.5),
-    "prop-svm": Method("∝SVM", prop_svm, seconds=2.0),
+    "lp-llp": Method("LP-LLP", lp_llp, seconds=0.3),
+    "lp-llp-threshold": Method("LP-LLP threshold", lp_llp_threshold, seconds=0.3),
+    "lp-llp-literal": Method("LP-LLP literal", lp_llp_literal, seconds=1.1),
+    "prop-svm": Method("∝SVM", prop_svm, seconds=1.8),
     "inv-cal": Method("InvCal", inv_cal, seconds=0.02),
-    "mean-map": Method("MeanMap", mean_map, seconds=0.08),
+    "mean-map": Method("MeanMap", mean_map, seconds=0.1),
     "em": Method("EMLLP", em_llp, seconds=0.4),
     "majority": Method("bag majority", majority, seconds=0.001),
     "supervised": Method("supervised", supervised, sees_labels=True, seconds=0.5),

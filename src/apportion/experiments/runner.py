@@ -27,7 +27,7 @@ from apportion.experiments.trials import (
 )
 
 _ALL_ROWS = 16_000
-_NOMINAL_FITS = 0.2
+_NOMINAL_FITS = 1.3
 """Seconds of the three fits that `forecast` makes, on the machine our figures come from."""
 
 Poser = Callable[[Trial], Problem]
