@@ -81,7 +81,9 @@ def test_the_demo_prints_given_against_assigned():
     assert right > 95
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/recipes.md", "docs/methods.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/recipes.md", "docs/methods.md", "docs/reproduction.md"]
+)
 def test_pages_print_what_they_say(page):
     """Python blocks followed by a text block are run in order; the text is what they print."""
     text = (ROOT / page).read_text(encoding="utf-8")
