@@ -105,16 +105,14 @@ def reproduce(
     now = current(kept)
     if len(now) < len(kept):
         talk.print(f"{len(kept) - len(now)} results of other code or data are kept, not counted")
+    shown = {one.key: one for one in wanted}
     rows = [
         row
         for row in now
-        if row["section"] in {one.key for one in wanted}
-        and row["method"] in methods
-        and row["protocol"] in protocols
+        if row["section"] in shown and row["method"] in methods and row["protocol"] in protocols
     ]
     if not rows:
         raise typer.BadParameter(f"{out} has no such result of the present code.")
-    shown = {one.key: one for one in wanted}
     figures = summarise(rows)
     tables = paper.tables_of(rows, sections=shown)
     paper.write_tables(tables, figures, out)
@@ -139,7 +137,8 @@ def _ready(wanted: list[Any], sphere: Path | None, named: bool) -> list[Any]:
         )
     for one in left_out:
         talk.print(f"left out: {one.title}, which needs --sphere FOLDER")
-    talk.print(paper.WHERE_SPHERE_IS if left_out else "", end="\n" if left_out else "")
+    if left_out:
+        talk.print(paper.WHERE_SPHERE_IS)
     return [one for one in wanted if not one.needs_sphere]
 
 

@@ -52,8 +52,8 @@ def clearly_smoother(
     same proportions leave them, the labels taken from it can be far from the smoothest ones of the
     same counts. Here random numbers are averaged over neighbours until they order the rows by
     likeness; every bag's counts are handed out along that order, one way round and the other, and
-    refined. The numbers belong to the rows by `ranks`, so
-    the result depends neither on the order of rows nor on a seed.
+    refined. The numbers belong to the rows by `ranks`, so the result depends neither on the order
+    of rows nor on a seed.
 
     Looked for only with two classes, where it is cheap, and where every row lies in a bag of exact
     totals: a free row is smooth in the class of its neighbours, whatever that is.

@@ -139,42 +139,42 @@ def _heard(sphere: str, setting: str, context: int) -> SphereWindows:
     return windows.take(np.flatnonzero(~np.isnan(windows.X).all(axis=1)))
 
 
-def _two_classes(
-    setting: str, context: int, recipe: Callable[..., Any], trial: Trial, sphere: Any
+def _ambulatory_or(
+    group: str,
+    activities: Sequence[str],
+    setting: str,
+    context: int,
+    pick: Callable[[IntArray, int, np.random.RandomState], IntArray],
+    trial: Trial,
+    sphere: Any,
 ) -> Problem:
-    """Draw as many ambulatory as sedentary windows, all wholly the one or the other.
+    """Draw as many ambulatory windows as of another group, all wholly the one or the other.
 
     Windows without any feature, in which the sensor was not heard, are not drawn.
     """
-    windows = _heard(os.fspath(sphere), setting, context)
-    windows, group = windows.pure(AMBULATORY_OR_SEDENTARY)
-    y = (group == "ambulatory").astype(np.intp)
+    groups = {"ambulatory": AMBULATORY_OR_SEDENTARY["ambulatory"], group: activities}
+    windows, found = _heard(os.fspath(sphere), setting, context).pure(groups)
+    y = (found == "ambulatory").astype(np.intp)
+    recipe = home_recipe if setting == "baseline" else motion_recipe
 
     def draw(n_rows: int, rng: np.random.RandomState) -> tuple[FloatArray, AnyArray]:
-        rows = np.concatenate(
-            [rng.choice(np.flatnonzero(y == h), n_rows // 2, replace=False) for h in (0, 1)]
-        )
+        rows = np.concatenate([pick(np.flatnonzero(y == h), n_rows // 2, rng) for h in (0, 1)])
         return recipe(windows.take(rows)), y[rows]
 
     return three_bags(draw, trial)
 
 
-def _runs(trial: Trial, sphere: Any) -> Problem:
-    """Draw successive ambulatory and successive lying windows, the kindest choice we found."""
-    groups = {"ambulatory": AMBULATORY_OR_SEDENTARY["ambulatory"], "lying": ("p_lie",)}
-    windows, group = _heard(os.fspath(sphere), "raw", 5).pure(groups)
-    y = (group == "ambulatory").astype(np.intp)
-
-    def draw(n_rows: int, rng: np.random.RandomState) -> tuple[FloatArray, AnyArray]:
-        rows = np.concatenate([_run_of(np.flatnonzero(y == h), n_rows // 2, rng) for h in (0, 1)])
-        return motion_recipe(windows.take(rows)), y[rows]
-
-    return three_bags(draw, trial)
+def _scattered(rows: IntArray, count: int, rng: np.random.RandomState) -> IntArray:
+    return rng.choice(rows, count, replace=False)
 
 
-def _run_of(rows: IntArray, length: int, rng: np.random.RandomState) -> IntArray:
-    first = rng.randint(len(rows) - length + 1)
-    return rows[first : first + length]
+def _successive(rows: IntArray, count: int, rng: np.random.RandomState) -> IntArray:
+    first = rng.randint(len(rows) - count + 1)
+    return rows[first : first + count]
+
+
+_sedentary = partial(_ambulatory_or, "sedentary", AMBULATORY_OR_SEDENTARY["sedentary"])
+_lying = partial(_ambulatory_or, "lying", ("p_lie",))
 
 
 def _natural_bags(trial: Trial, sphere: Any) -> Problem:
@@ -247,7 +247,7 @@ SECTIONS: dict[str, Section] = {
             "features of its raw signal in the same second.",
             _cells(60, 120, 180, 240),
             PROTOCOLS,
-            partial(_two_classes, "raw", 0, motion_recipe),
+            partial(_sedentary, "raw", 0, _scattered),
             needs_sphere=True,
             methods=PAPER_METHODS,
         ),
@@ -258,7 +258,7 @@ SECTIONS: dict[str, Section] = {
             "five seconds before and after, heard for some of them.",
             _cells(60, 120, 180, 240),
             PROTOCOLS,
-            partial(_two_classes, "raw", 5, motion_recipe),
+            partial(_sedentary, "raw", 5, _scattered),
             needs_sphere=True,
             methods=("lp-llp", "em", "majority", "supervised"),
         ),
@@ -270,7 +270,7 @@ SECTIONS: dict[str, Section] = {
             "and after.",
             _cells(60, 120, 180, 240),
             PROTOCOLS,
-            _runs,
+            partial(_lying, "raw", 5, _successive),
             needs_sphere=True,
             methods=("lp-llp", "lp-llp-literal", "majority", "supervised"),
         ),
@@ -281,7 +281,7 @@ SECTIONS: dict[str, Section] = {
             "features.",
             _cells(60, 120, 180, 240),
             PROTOCOLS,
-            partial(_two_classes, "baseline", 0, home_recipe),
+            partial(_sedentary, "baseline", 0, _scattered),
             needs_sphere=True,
             methods=PAPER_METHODS,
         ),
