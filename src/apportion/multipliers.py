@@ -7,6 +7,7 @@ g(λ); the sums of a bag's answers must meet its totals. All bags are solved sid
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -30,16 +31,50 @@ class Groups:
     def __init__(self, codes: IntArray, n_groups: int) -> None:
         self.codes = codes
         self.n_groups = n_groups
-        inside = np.flatnonzero(codes >= 0)
-        self.sizes = np.bincount(codes[inside], minlength=n_groups).astype(np.float64)
-        self._everywhere = inside if len(inside) == len(codes) else None
-        self._indicator = sparse.csr_array(
-            (np.ones(len(inside)), (codes[inside], inside)), shape=(n_groups, len(codes))
+        inside = codes[codes >= 0]
+        counts = np.bincount(inside, minlength=n_groups)
+        self.sizes = counts.astype(np.float64)
+        self.covers_all_rows = len(inside) == len(codes)
+        self._ends = np.cumsum(counts)
+        self._sorted = self.covers_all_rows and bool(np.all(codes[1:] >= codes[:-1]))
+
+    @cached_property
+    def _indicator(self) -> AnyArray:
+        """The sparse (n_groups × n_rows) matrix that takes sums."""
+        n_outside = len(self.codes) - int(self.sizes.sum())
+        rows = (
+            np.arange(len(self.codes))
+            if self._sorted
+            else np.argsort(self.codes, kind="stable")[n_outside:]
+        )
+        pointers = np.append(0, self._ends)
+        return sparse.csr_array(
+            (np.ones(len(rows)), rows.astype(np.int32), pointers.astype(np.int32)),
+            shape=(self.n_groups, len(self.codes)),
         )
 
     def sum(self, values: FloatArray) -> FloatArray:
         """Return the sum of the values over each group."""
         return self._indicator @ values
+
+    def least(self, values: FloatArray) -> FloatArray:
+        """Return the smallest value of each group; inf where it has no row."""
+        return self._over_groups(np.minimum, values, np.inf)
+
+    def greatest(self, values: FloatArray) -> FloatArray:
+        """Return the greatest value of each group; -inf where it has no row."""
+        return self._over_groups(np.maximum, values, -np.inf)
+
+    def _over_groups(self, join: np.ufunc, values: FloatArray, none: float) -> FloatArray:
+        joined = np.full((self.n_groups, *values.shape[1:]), none)
+        if self._sorted:
+            present = np.flatnonzero(self.sizes)
+            starts = (self._ends - self.sizes).astype(np.intp)[present]
+            joined[present] = join.reduceat(values, starts, axis=0) if present.size else none
+        else:
+            inside = self.codes >= 0
+            join.at(joined, self.codes[inside], values[inside])
+        return joined
 
     def averages(self) -> AnyArray:
         """Return the sparse (n_groups × n_rows) matrix that takes means; no group may be empty."""
@@ -47,23 +82,51 @@ class Groups:
 
     def spread(self, per_group: FloatArray) -> FloatArray:
         """Return every row's group value; 0 for rows in no group."""
+        if self.covers_all_rows:
+            return per_group[self.codes]
         none = np.zeros((1, *per_group.shape[1:]))
         return np.concatenate([per_group, none])[self.codes]
 
     def only(self, keep: BoolArray) -> tuple[IntArray, Groups]:
         """Return the rows of some groups, and these groups alone."""
-        if self._everywhere is not None and keep.all():
-            return self._everywhere, self
+        if self.covers_all_rows and keep.all():
+            return np.arange(len(self.codes)), self
         rows = np.flatnonzero(np.append(keep, False)[self.codes])
         renumbered = np.cumsum(keep) - 1
         return rows, Groups(renumbered[self.codes[rows]], int(keep.sum()))
+
+    def blocks(self, most_rows: int) -> list[GroupBlock]:
+        """Return the groups cut into blocks of about `most_rows` rows; no group is cut in two."""
+        by_group = np.argsort(self.codes, kind="stable")
+        by_group = by_group[len(self.codes) - int(self.sizes.sum()) :]
+        quotient = (self._ends - 1) // max(most_rows, 1)
+        firsts = np.flatnonzero(np.diff(quotient, prepend=-1))
+        edges = [*firsts.tolist(), self.n_groups]
+        blocks = []
+        for first, last in zip(edges[:-1], edges[1:], strict=True):
+            begin = int(self._ends[first - 1]) if first else 0
+            rows = by_group[begin : int(self._ends[last - 1])]
+            blocks.append(
+                GroupBlock(
+                    rows, Groups(self.codes[rows] - first, last - first), slice(first, last)
+                )
+            )
+        return [block for block in blocks if len(block.rows)]
+
+
+class GroupBlock(NamedTuple):
+    """Some groups that follow each other: their rows, sorted by group, and their numbers."""
+
+    rows: IntArray
+    groups: Groups
+    span: slice
 
 
 def shift_into_box(
     f: FloatArray,
     weights: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
+    low: FloatArray | float,
+    high: FloatArray | float,
     groups: Groups,
     lower: FloatArray,
     upper: FloatArray,
@@ -88,15 +151,21 @@ def shift_into_box(
     multipliers = np.zeros(groups.n_groups)
     if not wrong.any():
         return free, multipliers
+    guess = multipliers if start is None else start
+    if wrong.all() and groups.covers_all_rows:
+        multipliers = _bracketed_newton(f, 1.0 / weights, low, high, groups, target, scale, guess)
+        return np.clip(f + groups.spread(multipliers) / weights, low, high), multipliers
     rows, active = groups.only(wrong)
-    guess = np.zeros(active.n_groups) if start is None else start[wrong]
-    found = _bracketed_newton(
-        f[rows], weights[rows], low[rows], high[rows], active, target[wrong], scale[wrong], guess
-    )
+    part = f[rows], 1.0 / weights[rows], _part(low, rows), _part(high, rows)
+    found = _bracketed_newton(*part, active, target[wrong], scale[wrong], guess[wrong])
     multipliers[wrong] = found
-    g = free
-    g[rows] = np.clip(f[rows] + active.spread(found) / weights[rows], low[rows], high[rows])
-    return g, multipliers
+    free[rows] = np.clip(part[0] + active.spread(found) * part[1], *part[2:])
+    return free, multipliers
+
+
+def _part(bound: FloatArray | float, rows: IntArray) -> FloatArray | float:
+    """Return the bounds of some rows; one bound for all stays."""
+    return bound if isinstance(bound, float) else bound[rows]
 
 
 def nearest_totals(
@@ -111,27 +180,27 @@ def nearest_totals(
 
 def _bracketed_newton(
     f: FloatArray,
-    weights: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
+    give: FloatArray,
+    low: FloatArray | float,
+    high: FloatArray | float,
     groups: Groups,
     target: FloatArray,
     scale: FloatArray,
     guess: FloatArray,
 ) -> FloatArray:
-    """Solve Σ clip(f + λ/w, low, high) = target for every group, from a guess."""
-    left = np.full(groups.n_groups, np.inf)
-    right = np.full(groups.n_groups, -np.inf)
-    np.minimum.at(left, groups.codes, (low - f) * weights)
-    np.maximum.at(right, groups.codes, (high - f) * weights)
+    """Solve Σ clip(f + λ give, low, high) = target for every group, from a guess."""
+    left = groups.least((low - f) / give)
+    right = groups.greatest((high - f) / give)
     answer = np.clip(guess, left, right)
     place = np.arange(groups.n_groups)
     lam, last = answer.copy(), np.full(groups.n_groups, np.inf)
     for _ in range(200):
-        moved = f + lam[groups.codes] / weights
+        moved = lam[groups.codes]
+        moved *= give
+        moved += f
         inside = (moved > low) & (moved < high)
-        excess = groups.sum(np.clip(moved, low, high)) - target
-        slope = groups.sum(inside / weights)
+        excess = groups.sum(np.clip(moved, low, high, out=moved)) - target
+        slope = groups.sum(np.multiply(give, inside, out=moved))
         done = (np.abs(excess) <= scale) | (right - left <= 0)
         answer[place[done]] = lam[done]
         if done.all():
@@ -148,7 +217,7 @@ def _bracketed_newton(
         left = np.where(stuck, right, left)
         if done.sum() > len(done) // 2:
             rows, groups = groups.only(~done)
-            f, weights, low, high = f[rows], weights[rows], low[rows], high[rows]
+            f, give, low, high = f[rows], give[rows], _part(low, rows), _part(high, rows)
             keep = ~done
             place, lam, last = place[keep], lam[keep], last[keep]
             left, right, target, scale = left[keep], right[keep], target[keep], scale[keep]
@@ -158,13 +227,15 @@ def _bracketed_newton(
 
 
 class Response(NamedTuple):
-    """What rows answer to their bag's multipliers.
-
-    The derivative of a row's answer is `diag(straight) - crossed crossedᵀ`.
-    """
+    """What rows answer to their bag's multipliers, and what the answers are worth."""
 
     labels: FloatArray
     value: FloatArray
+
+
+class Curvature(NamedTuple):
+    """The derivatives of rows' answers, `diag(straight) - crossed crossedᵀ` each."""
+
     straight: FloatArray
     crossed: FloatArray
 
@@ -181,10 +252,13 @@ class SimplexResponse:
         w = self.weights[:, None]
         labels = onto_simplex(self.f + lam / w)
         value = (lam * labels - 0.5 * w * (labels - self.f) ** 2).sum(axis=1)
-        support = (labels > 0).astype(np.float64)
-        return Response(
-            labels, value, support / w, support / np.sqrt(w * support.sum(axis=1, keepdims=True))
-        )
+        return Response(labels, value)
+
+    def curvature(self, answer: Response, rows: IntArray) -> Curvature:
+        """Return the derivatives of some rows' answers."""
+        support = (answer.labels[rows] > 0).astype(np.float64)
+        w = self.weights[rows][:, None]
+        return Curvature(support / w, support / np.sqrt(w * support.sum(axis=1, keepdims=True)))
 
     def take(self, rows: IntArray) -> SimplexResponse:
         """Return the same question for some rows."""
@@ -210,8 +284,12 @@ class SoftmaxResponse:
         labels /= total
         times = self.multiplicity
         value = times * (top + np.log(total))[:, 0]
-        answers = times[:, None] * labels
-        return Response(answers, value, answers, np.sqrt(times)[:, None] * labels)
+        return Response(times[:, None] * labels, value)
+
+    def curvature(self, answer: Response, rows: IntArray) -> Curvature:
+        """Return the derivatives of some rows' answers."""
+        labels = answer.labels[rows]
+        return Curvature(labels, labels / np.sqrt(self.multiplicity[rows])[:, None])
 
     def take(self, rows: IntArray) -> SoftmaxResponse:
         """Return the same question for some rows."""
@@ -260,12 +338,13 @@ def meet_totals(
     part, inner = respond, groups
     scale = tol * np.maximum(groups.sizes, 1.0)
     caution = np.full(groups.n_groups, 1e-3)
+    answer: Response | None = None
     for _ in range(max_iter):
         low, high = lower[pending], upper[pending]
-        lam = multipliers[pending] = _best_common_shift(
-            multipliers[pending], low, high, groups.sizes[pending]
-        )
-        answer = part(inner.spread(lam))
+        lam = _best_common_shift(multipliers[pending], low, high, groups.sizes[pending])
+        if answer is None or not np.array_equal(lam, multipliers[pending]):
+            answer = part(inner.spread(lam))
+        multipliers[pending] = lam
         labels[rows] = answer.labels
         gradient = _gradient(lam, inner.sum(answer.labels), low, high)
         wrong = np.abs(gradient).max(axis=1) > scale[pending]
@@ -278,9 +357,9 @@ def meet_totals(
             gradient = gradient[wrong]
             answer = Response(*(piece[kept] for piece in answer))
         direction = _newton_direction(
-            answer, inner, lam, low, high, gradient, reach[pending], caution[pending]
+            part, answer, inner, lam, low, high, gradient, reach[pending], caution[pending]
         )
-        multipliers[pending], whole = _line_search(
+        multipliers[pending], whole, answer = _line_search(
             part, inner, lam, low, high, gradient, direction, answer
         )
         caution[pending] = np.clip(caution[pending] * np.where(whole, 0.1, 10.0), 1e-12, 1e-2)
@@ -334,6 +413,7 @@ def _best_common_shift(
 
 
 def _newton_direction(
+    respond: SimplexResponse | SoftmaxResponse,
     answer: Response,
     groups: Groups,
     lam: FloatArray,
@@ -346,7 +426,7 @@ def _newton_direction(
     """Return the regularised Newton step of each group over the multipliers that may move."""
     c = lam.shape[1]
     mixed = np.flatnonzero((answer.labels > 0).sum(axis=1) > 1)
-    crossed, straight = answer.crossed[mixed], answer.straight[mixed]
+    straight, crossed = respond.curvature(answer, mixed)
     some = Groups(groups.codes[mixed], groups.n_groups)
     hessian = np.empty((groups.n_groups, c, c))
     for h in range(c):
@@ -401,8 +481,10 @@ def _line_search(
     gradient: FloatArray,
     direction: FloatArray,
     answer: Response,
-) -> tuple[FloatArray, BoolArray]:
+) -> tuple[FloatArray, BoolArray, Response | None]:
     """Return λ moved along the direction while the dual falls, and which groups moved all the way.
+
+    With them comes the answer to the new λ, where it is known without asking again.
 
     A step is taken when the dual falls enough, or when the gradient shrinks by half: near the
     end, rounding hides the fall of the dual but not that of the gradient.
@@ -429,13 +511,12 @@ def _line_search(
         good |= level & (np.abs(slope).max(axis=1) <= 0.5 * steepness[pending])
         moved[pending[good]] = trial[good]
         if good.all():
-            break
+            return moved, length == 1.0, tried if part is respond else None
         rows, inner = inner.only(~good)
         part, pending = part.take(rows), pending[~good]
         length[pending] *= 0.5
-    else:
-        moved[pending] = lam[pending] + length[pending, None] * direction[pending]
-    return moved, length == 1.0
+    moved[pending] = lam[pending] + length[pending, None] * direction[pending]
+    return moved, length == 1.0, None
 
 
 def _dual(

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from apportion._typing import FloatArray
+from apportion._typing import FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.multipliers import (
+    Groups,
     SimplexResponse,
     SoftmaxResponse,
     meet_totals,
     onto_simplex,
     shift_into_box,
 )
+from apportion.threads import in_threads
 
 Method = Literal["nearest", "alternating"]
+
+_BLOCK_CELLS = 2**18
+
+
+class _Block(NamedTuple):
+    """Some bags: their open rows, sorted by bag, their numbers, and the rows' weights."""
+
+    rows: IntArray
+    groups: Groups
+    span: slice
+    weights: FloatArray
 
 
 class MassProjection:
@@ -58,21 +71,24 @@ class MassProjection:
         self.tol = tol
         self.max_sweeps = max_sweeps
         self.one_column = bags.n_classes == 2
+        self._lower, self._upper = self.to_columns(bags.open_lower), self.to_columns(bags.open_upper)
         self._fixed = np.flatnonzero(bags.given >= 0)
         self._labels = self.to_columns(np.eye(bags.n_classes)[bags.given[self._fixed]])
-        self._multipliers: FloatArray | None = None
-        heaviest = np.zeros(len(bags.ids) + 1)
-        np.maximum.at(heaviest, bags.codes, weights)
-        self._reach = 2.0 * np.maximum(heaviest[:-1], 1e-300)
+        self._loose = np.flatnonzero(bags.open_groups.codes < 0)
+        self._multipliers = np.zeros(self._lower.shape)
+        most_rows = max(1, _BLOCK_CELLS // self._lower.shape[1])
+        self._blocks = [
+            _Block(*block, weights[block.rows]) for block in bags.open_groups.blocks(most_rows)
+        ]
 
     def __call__(self, columns: FloatArray) -> FloatArray:
         """Return the projected soft labels, in columns."""
         if self.method == "alternating":
             projected = self._alternate(columns)
-        elif self.one_column:
-            projected = self._nearest_column(columns)
         else:
-            projected = self._nearest_rows(columns)
+            projected = np.empty_like(columns)
+            in_threads(lambda block: self._nearest(block, columns, projected), self._blocks)
+            projected[self._loose] = self._onto_simplex(columns[self._loose])
         projected[self._fixed] = self._labels
         return projected
 
@@ -87,56 +103,56 @@ class MassProjection:
     def residual(self, columns: FloatArray) -> float:
         """Return the largest breach of a constraint: of a bag's sum, of a row's simplex."""
         sums = self.bags.open_groups.sum(columns)
-        lower, upper = self._bounds()
         size = np.maximum(self.bags.open_groups.sizes, 1.0)[:, None]
-        off_mass = np.maximum(np.maximum(lower - sums, sums - upper), 0.0) / size
+        off_mass = np.maximum(np.maximum(self._lower - sums, sums - self._upper), 0.0) / size
         off_simplex = np.maximum(-columns, columns - 1.0)
         off_row = 0.0 if self.one_column else np.abs(columns.sum(axis=1) - 1.0).max(initial=0.0)
         return float(max(off_mass.max(initial=0.0), off_simplex.max(initial=0.0), off_row))
 
-    def _bounds(self) -> tuple[FloatArray, FloatArray]:
-        return self.to_columns(self.bags.open_lower), self.to_columns(self.bags.open_upper)
+    def _nearest(self, block: _Block, columns: FloatArray, projected: FloatArray) -> None:
+        """Write the nearest point for the bags of one block: one λ per bag and column.
 
-    def _nearest_column(self, columns: FloatArray) -> FloatArray:
-        """g_i = clip(f_i + λ_k / m_i, 0, 1), one λ per bag."""
-        lower, upper = self._bounds()
-        n = len(columns)
-        g, self._multipliers = shift_into_box(
-            columns[:, 0],
-            self.weights,
-            np.zeros(n),
-            np.ones(n),
-            self.bags.open_groups,
-            lower[:, 0],
-            upper[:, 0],
-            start=self._multipliers,
-            tol=self.tol,
-        )
-        return g[:, None]
+        g_i = clip(f_i + λ_k / m_i, 0, 1) for one column, g_i = Π_simplex(f_i + λ_k / m_i) for more.
+        """
+        f = columns[block.rows]
+        lower, upper = self._lower[block.span], self._upper[block.span]
+        start = self._multipliers[block.span]
+        if self.one_column:
+            g, found = shift_into_box(
+                f[:, 0],
+                block.weights,
+                0.0,
+                1.0,
+                block.groups,
+                lower[:, 0],
+                upper[:, 0],
+                start=start[:, 0],
+                tol=self.tol,
+            )
+            projected[block.rows, 0], start[:, 0] = g, found
+        else:
+            heaviest = block.groups.greatest(block.weights)
+            projected[block.rows], start[:] = meet_totals(
+                SimplexResponse(f, block.weights),
+                block.groups,
+                lower,
+                upper,
+                reach=2.0 * np.maximum(heaviest, 1e-300),
+                start=start,
+                tol=self.tol,
+            )
 
-    def _nearest_rows(self, columns: FloatArray) -> FloatArray:
-        """g_i = Π_simplex(f_i + λ_k / m_i), one λ per bag and class."""
-        lower, upper = self._bounds()
-        g, self._multipliers = meet_totals(
-            SimplexResponse(columns, self.weights),
-            self.bags.open_groups,
-            lower,
-            upper,
-            reach=self._reach,
-            start=self._multipliers,
-            tol=self.tol,
-        )
-        return g
+    def _onto_simplex(self, columns: FloatArray) -> FloatArray:
+        return np.clip(columns, 0.0, 1.0) if self.one_column else onto_simplex(columns)
 
     def _alternate(self, columns: FloatArray) -> FloatArray:
         """Rows onto the simplex, then bag sums onto their masses, until the two agree."""
         groups = self.bags.open_groups
-        lower, upper = self._bounds()
         size = np.maximum(groups.sizes, 1.0)[:, None]
         for _ in range(self.max_sweeps):
-            on_simplex = np.clip(columns, 0.0, 1.0) if self.one_column else onto_simplex(columns)
+            on_simplex = self._onto_simplex(columns)
             sums = groups.sum(on_simplex)
-            shift = (np.clip(sums, lower, upper) - sums) / size
+            shift = (np.clip(sums, self._lower, self._upper) - sums) / size
             if np.abs(shift).max(initial=0.0) <= self.tol:
                 return on_simplex
             columns = on_simplex + groups.spread(shift)

@@ -1,0 +1,71 @@
+"""Threads for work on large arrays, which NumPy and SciPy do without holding the interpreter."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_inside = threading.local()
+_pool: ThreadPoolExecutor | None = None
+
+
+def n_threads() -> int:
+    """Return how many threads to use: the cores of this process, or fewer by OMP_NUM_THREADS."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(cores or 1, int(wanted) if wanted.isdecimal() else cores or 1))
+
+
+def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Return the work's results for all items, in their order.
+
+    Work that itself asks for threads is done in the thread that asks.
+
+    Examples
+    --------
+    >>> in_threads(lambda block: sum(block), [[1, 2], [3]])
+    [3, 3]
+    """
+    if len(items) < 2 or n_threads() < 2 or getattr(_inside, "a_worker", False):
+        return [work(item) for item in items]
+    return list(_the_pool().map(work, items))
+
+
+def slices(length: int, most: int) -> list[slice]:
+    """Return slices of at most `most` items, of about equal length, that cover `length` items.
+
+    Examples
+    --------
+    >>> slices(5, 2)
+    [slice(0, 1, None), slice(1, 3, None), slice(3, 5, None)]
+    """
+    n_parts = -(-length // max(most, 1))
+    edges = [length * part // max(n_parts, 1) for part in range(n_parts + 1)]
+    return [slice(first, last) for first, last in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def _the_pool() -> ThreadPoolExecutor:
+    global _pool
+    if _pool is None:
+        _pool = ThreadPoolExecutor(n_threads(), "apportion", initializer=_mark)
+    return _pool
+
+
+def _mark() -> None:
+    _inside.a_worker = True
+
+
+def _forget() -> None:
+    """Drop the pool in a child process: its threads stayed with the parent."""
+    global _pool
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
