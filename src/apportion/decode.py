@@ -8,11 +8,14 @@ import numpy as np
 
 from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.bags import Bags
-from apportion.multipliers import Groups, nearest_totals
+from apportion.multipliers import GroupBlock, Groups, nearest_totals
+from apportion.threads import in_threads
 from apportion.transport import transport
 
 _GRAIN = 1e-9
 """Soft labels closer than this are tied: differences below it are rounding, not evidence."""
+
+_BLOCK_CELLS = 2**18
 
 
 class Decoding(NamedTuple):
@@ -36,35 +39,59 @@ def threshold(F: FloatArray, bags: Bags | None = None) -> Decoding:
     return Decoding(labels, tied)
 
 
-def quota(F: FloatArray, bags: Bags, ranks: IntArray, counts: IntArray | None = None) -> Decoding:
-    """Return the labels of largest total soft label among those that keep every bag's counts.
+class Quotas:
+    """The labels of largest total soft label among those that keep every bag's counts.
 
-    Counts are the bag's masses rounded by largest remainder. Rows in no bag take their most
-    likely class.
+    Rows in no bag take their most likely class; given labels are kept. Made once for some bags,
+    used for as many soft labels as there are: bags are decoded in blocks, in threads.
 
     Parameters
     ----------
-    F : ndarray of shape (n_rows, n_classes)
-        Soft labels.
     bags : Bags
-        The bags; given labels are kept.
+        The bags.
     ranks : ndarray of shape (n_rows,)
         An order of the rows to break exact ties by; see `hash_ranks`.
-    counts : ndarray of shape (n_bags, n_classes), optional
-        How many open rows of each bag get each class, by default `bag_counts(F, bags)`.
     """
-    labels, tied = threshold(F)
-    rows = np.flatnonzero(bags.open_groups.codes >= 0)
-    rows = rows[np.argsort(ranks[rows])]
-    if rows.size:
-        groups = Groups(bags.open_groups.codes[rows], len(bags.ids))
-        quotas = bag_counts(F, bags) if counts is None else counts
-        scores = _grains(F[rows])
-        if F.shape[1] == 2:
-            labels[rows], tied[rows] = _take_top(scores[:, 1], groups, quotas[:, 1])
-        else:
-            labels[rows], tied[rows] = transport(scores, groups, quotas, _GRAIN)
-    return Decoding(*_with_given(labels, tied, bags))
+
+    def __init__(self, bags: Bags, ranks: IntArray) -> None:
+        self.bags = bags
+        blocks = bags.open_groups.blocks(max(1, _BLOCK_CELLS // bags.n_classes))
+        self._blocks = [
+            block._replace(
+                rows=block.rows[np.argsort(block.groups.codes * len(ranks) + ranks[block.rows])]
+            )
+            for block in blocks
+        ]
+
+    def __call__(self, F: FloatArray, counts: IntArray | None = None) -> Decoding:
+        """Return the labels.
+
+        Parameters
+        ----------
+        F : ndarray of shape (n_rows, n_classes)
+            Soft labels.
+        counts : ndarray of shape (n_bags, n_classes), optional
+            How many open rows of each bag get each class, by default the bag's masses rounded by
+            largest remainder: `bag_counts(F, bags)`.
+        """
+        labels, tied = threshold(F)
+        quotas = bag_counts(F, self.bags) if counts is None else counts
+
+        def decode(block: GroupBlock) -> None:
+            rows, groups, span = block
+            if F.shape[1] == 2:
+                found = _take_top(_grains(F[rows, 1]), groups, quotas[span, 1])
+            else:
+                found = transport(_grains(F[rows]), groups, quotas[span], _GRAIN)
+            labels[rows], tied[rows] = found
+
+        in_threads(decode, self._blocks)
+        return Decoding(*_with_given(labels, tied, self.bags))
+
+
+def quota(F: FloatArray, bags: Bags, ranks: IntArray) -> Decoding:
+    """Return the labels of largest total soft label that keep every bag's counts: see `Quotas`."""
+    return Quotas(bags, ranks)(F)
 
 
 def round_to_counts(
@@ -124,11 +151,13 @@ def _grains(F: FloatArray) -> IntArray:
 
 
 def _take_top(scores: IntArray, groups: Groups, counts: IntArray) -> tuple[IntArray, BoolArray]:
-    """Label the `counts` highest rows of each group 1 and the others 0; rows come in tie order.
+    """Label the `counts` highest rows of each group 1 and the others 0.
 
-    Rows are tied when they score like the last that was taken and the first that was not.
+    Rows come sorted by group, and in a group by the order that breaks ties. They are tied when
+    they score like the last that was taken and the first that was not.
     """
-    order = np.lexsort((-scores, groups.codes))
+    highest, lowest = scores.max(), scores.min()
+    order = np.argsort(groups.codes * (highest - lowest + 1) + (highest - scores), kind="stable")
     sizes = groups.sizes.astype(np.intp)
     starts = np.cumsum(sizes) - sizes
     place = np.empty(len(scores), dtype=np.intp)

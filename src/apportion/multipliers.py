@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -103,13 +104,11 @@ class Groups:
         firsts = np.flatnonzero(np.diff(quotient, prepend=-1))
         edges = [*firsts.tolist(), self.n_groups]
         blocks = []
-        for first, last in zip(edges[:-1], edges[1:], strict=True):
+        for first, last in pairwise(edges):
             begin = int(self._ends[first - 1]) if first else 0
             rows = by_group[begin : int(self._ends[last - 1])]
             blocks.append(
-                GroupBlock(
-                    rows, Groups(self.codes[rows] - first, last - first), slice(first, last)
-                )
+                GroupBlock(rows, Groups(self.codes[rows] - first, last - first), slice(first, last))
             )
         return [block for block in blocks if len(block.rows)]
 
@@ -163,6 +162,11 @@ def shift_into_box(
     return free, multipliers
 
 
+def _sums_of(bound: FloatArray | float, groups: Groups) -> FloatArray:
+    """Return the groups' sums where every row is at its bound."""
+    return bound * groups.sizes if isinstance(bound, float) else groups.sum(bound)
+
+
 def _part(bound: FloatArray | float, rows: IntArray) -> FloatArray | float:
     """Return the bounds of some rows; one bound for all stays."""
     return bound if isinstance(bound, float) else bound[rows]
@@ -192,6 +196,9 @@ def _bracketed_newton(
     left = groups.least((low - f) / give)
     right = groups.greatest((high - f) / give)
     answer = np.clip(guess, left, right)
+    # Newton's steps do not reach the ends, where every row is at a bound; there nothing is sought.
+    answer = np.where(target - _sums_of(low, groups) <= scale, left, answer)
+    answer = np.where(_sums_of(high, groups) - target <= scale, right, answer)
     place = np.arange(groups.n_groups)
     lam, last = answer.copy(), np.full(groups.n_groups, np.inf)
     for _ in range(200):
@@ -213,8 +220,9 @@ def _bracketed_newton(
         usable = (newton > left) & (newton < right) & ~slow
         middle = 0.5 * (left + right)
         stuck = (middle <= left) | (middle >= right)
-        lam, last = np.where(usable, newton, middle), np.abs(excess)
-        left = np.where(stuck, right, left)
+        lam = np.where(done, lam, np.where(usable, newton, middle))
+        last = np.abs(excess)
+        left = np.where(stuck & ~done, right, left)
         if done.sum() > len(done) // 2:
             rows, groups = groups.only(~done)
             f, give, low, high = f[rows], give[rows], _part(low, rows), _part(high, rows)

@@ -71,7 +71,10 @@ class MassProjection:
         self.tol = tol
         self.max_sweeps = max_sweeps
         self.one_column = bags.n_classes == 2
-        self._lower, self._upper = self.to_columns(bags.open_lower), self.to_columns(bags.open_upper)
+        self._lower, self._upper = (
+            self.to_columns(bags.open_lower),
+            self.to_columns(bags.open_upper),
+        )
         self._fixed = np.flatnonzero(bags.given >= 0)
         self._labels = self.to_columns(np.eye(bags.n_classes)[bags.given[self._fixed]])
         self._loose = np.flatnonzero(bags.open_groups.codes < 0)

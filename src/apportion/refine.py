@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 
 from apportion._typing import FloatArray, IntArray
 from apportion.bags import Bags
-from apportion.decode import Decoding, bag_counts, quota
+from apportion.decode import Decoding, Quotas, bag_counts, quota
 from apportion.graph import Graph
 
 _WEIGHT_OF_SOFT_LABELS = 0.1
@@ -30,12 +30,13 @@ def refine(graph: Graph, bags: Bags, F: FloatArray, labels: Decoding, ranks: Int
     they got began with a tie-break.
     """
     counts = bag_counts(F, bags)
+    decode = Quotas(bags, ranks)
     best, smoothness = labels, graph.label_smoothness(labels.labels, bags.n_classes)
     degrees = np.where(graph.degrees_ > 0, graph.degrees_, 1.0)[:, None]
     for _ in range(_MOST_ROUNDS):
         heard = (graph.affinity_ @ np.eye(bags.n_classes)[best.labels]) / degrees
         heard += _WEIGHT_OF_SOFT_LABELS * F
-        changed = quota(heard, bags, ranks, counts)
+        changed = decode(heard, counts)
         risen = graph.label_smoothness(changed.labels, bags.n_classes)
         if risen <= smoothness + 1e-12:
             break

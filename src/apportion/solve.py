@@ -17,8 +17,8 @@ from scipy import sparse
 
 from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.bags import Bags
-from apportion.decode import quota
-from apportion.graph import Graph, Propagator, propagator
+from apportion.decode import Quotas
+from apportion.graph import Graph, Propagated, Propagator, propagator
 from apportion.graph.propagate import Metric
 from apportion.project import MassProjection, Method
 
@@ -26,6 +26,10 @@ Solver = Literal["accelerated", "plain", "literal"]
 
 _MOST_COMPONENTS = 1000
 """More components than this are asked about by a probe: deciding would cost more."""
+
+
+_INEXACT = 0.05
+"""P of a step is found up to this share of the step's length."""
 
 
 class Status(Enum):
@@ -120,25 +124,38 @@ class Problem:
         self.weights = P.weights[:, None] * (2.0 if project.one_column else 1.0)
         self.steepest = P.steepest + prior_weight
 
-    def energy(self, F: FloatArray, PF: FloatArray) -> float:
-        """Return e(F)."""
-        fidelity = self.mu * (F - self.prior) ** 2
-        return float(0.5 * (self.weights * (F * (F - PF) + fidelity)).sum())
+    def energy(self, F: FloatArray, PF: Propagated) -> float:
+        """Return e(F), but for half the square of what PF leaves over."""
+        energy = self.inner(F, F - PF.value)
+        if PF.rest is not None:
+            energy -= self.inner(PF.value, PF.rest)
+        if self.mu > 0:
+            energy += self.mu * self.length(F - self.prior) ** 2
+        return 0.5 * energy
 
-    def gradient(self, F: FloatArray, PF: FloatArray) -> FloatArray:
+    def gradient(self, F: FloatArray, PF: Propagated) -> FloatArray:
         """Return the gradient of e at F in the norm of M."""
-        return F - PF + self.mu * (F - self.prior)
+        gradient = F - PF.value
+        if self.mu > 0:
+            gradient += self.mu * (F - self.prior)
+        return gradient
+
+    def inner(self, A: FloatArray, B: FloatArray) -> float:
+        """Return ⟨A, B⟩_M of differences between soft labels."""
+        return float(np.vdot(self.weights * A, B))
 
     def length(self, step: FloatArray) -> float:
         """Return ‖step‖_M of a difference between soft labels."""
-        return float(np.sqrt((self.weights * step**2).sum()))
+        return float(np.sqrt(self.inner(step, step)))
 
     def norm(self, F: FloatArray) -> float:
         """Return ‖F‖_M of soft labels, all columns counted."""
-        whole = self.project.from_columns(F)
-        return max(float(np.sqrt((self.P.weights[:, None] * whole**2).sum())), 1e-300)
+        square = self.inner(F, F)
+        if self.project.one_column:
+            square = 0.5 * (square + self.inner(1.0 - F, 1.0 - F))
+        return max(float(np.sqrt(square)), 1e-300)
 
-    def stationarity(self, F: FloatArray, PF: FloatArray) -> float:
+    def stationarity(self, F: FloatArray, PF: Propagated) -> float:
         """Return ‖F - Π_C(F - ∇e(F))‖_M / ‖F‖_M, which is 0 at a minimiser and only there."""
         stepped = self.project(F - self.gradient(F, PF))
         return self.length(F - stepped) / self.norm(F)
@@ -148,9 +165,10 @@ class Problem:
         return tol * min(self.steepest, 1.0)
 
     def solution(
-        self, F: FloatArray, PF: FloatArray, status: Status, energies: list[float]
+        self, F: FloatArray, PF: Propagated, status: Status, energies: list[float]
     ) -> Solution:
         """Return the soft labels with everything measured at them."""
+        PF = self.P.sharpened(F, PF)
         residual = self.project.residual(F)
         if status is Status.CONVERGED and residual > 1e-8:
             status = Status.INFEASIBLE
@@ -171,7 +189,7 @@ def descend_plainly(problem: Problem, start: FloatArray, tol: float, max_iter: i
     The step is 1, and shorter only where the energy is too steep for it: with a heavy prior.
     """
     F = problem.project(start)
-    PF = problem.P(F)
+    PF = Propagated(problem.P(F))
     energies = [problem.energy(F, PF)]
     step = 1.0 if problem.steepest < 2.0 else 1.0 / problem.steepest
     enough = problem.enough(tol)
@@ -181,7 +199,7 @@ def descend_plainly(problem: Problem, start: FloatArray, tol: float, max_iter: i
         if problem.length(moved - F) <= enough * step * problem.norm(F):
             status = Status.CONVERGED
             break
-        F, PF = moved, problem.P(moved)
+        F, PF = moved, Propagated(problem.P(moved))
         energies.append(problem.energy(F, PF))
     return problem.solution(F, PF, status, energies)
 
@@ -192,11 +210,13 @@ def descend_with_momentum(
     """Minimise the energy by accelerated projected gradient steps of length 1/L.
 
     Momentum is dropped when it points uphill or the energy rises. P is linear, so that P of the
-    extrapolated point comes from P of the two points it lies on.
+    extrapolated point comes from P of the two points it lies on. P is applied only as exactly as
+    the step is long, from P of the point where the step began; before anything is concluded from
+    it, it is sharpened.
     """
     L = max(problem.steepest, 1e-12)
     F = problem.project(start)
-    PF = problem.P(F)
+    PF = Propagated(problem.P(F))
     energies = [problem.energy(F, PF)]
     rounding = 1e-12 * problem.norm(F) ** 2
     enough = problem.enough(tol)
@@ -205,31 +225,35 @@ def descend_with_momentum(
     status = Status.MAX_ITER
     for _ in range(max_iter):
         moved = problem.project(Y - problem.gradient(Y, PY) / L)
-        P_moved = problem.P(moved)
+        leap = moved - Y
+        gap = problem.length(leap)
+        P_moved = problem.P.near(moved, leap, PY, _INEXACT * gap)
         energy = problem.energy(moved, P_moved)
-        step, P_step = moved - F, P_moved - PF
         rises = energy > energies[-1] + rounding
-        if rises and t == 1.0:
+        if rises and t == 1.0 and PF.rest is None:
             # A plain step cannot raise the energy but by rounding: this is as low as it gets.
             small = problem.stationarity(F, PF) <= enough
             status = Status.CONVERGED if small else Status.STALLED
             break
         if rises:
             energies.append(energies[-1])
+            PF = problem.P.sharpened(F, PF) if t == 1.0 else PF
             Y, PY, t = F, PF, 1.0
             continue
-        gap = problem.length(moved - Y)
-        uphill = (problem.weights * (Y - moved) * step).sum() > 0
-        F, PF = moved, P_moved
-        energies.append(energy)
-        near = L * gap <= enough * problem.norm(F)
-        if near and problem.stationarity(F, PF) <= enough:
-            status = Status.CONVERGED
-            break
+        step = moved - F
+        uphill = problem.inner(leap, step) < 0
         t_next = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
         momentum = 0.0 if uphill else (t - 1.0) / t_next
         t = 1.0 if uphill else t_next
-        Y, PY = F + momentum * step, PF + momentum * P_step
+        PY = P_moved.beyond(PF, momentum)
+        Y = moved + momentum * step
+        F, PF = moved, P_moved
+        energies.append(energy)
+        if L * gap <= enough * problem.norm(F):
+            PF = problem.P.sharpened(F, PF)
+            if problem.stationarity(F, PF) <= enough:
+                status = Status.CONVERGED
+                break
     return problem.solution(F, PF, status, energies)
 
 
@@ -363,7 +387,8 @@ def _probe(
             return replace(first, unique=True, n_starts=2)
     if len(ends) == 1:
         return first
-    labels = [quota(end.F, bags, ranks).labels for end in ends]
+    decode = Quotas(bags, ranks)
+    labels = [decode(end.F).labels for end in ends]
     smoothness = [graph.label_smoothness(codes, bags.n_classes) for codes in labels]
     best = ends[int(np.argmax(smoothness))]
     return replace(best, unique=False, n_starts=len(ends))

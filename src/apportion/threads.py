@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -47,7 +48,7 @@ def slices(length: int, most: int) -> list[slice]:
     """
     n_parts = -(-length // max(most, 1))
     edges = [length * part // max(n_parts, 1) for part in range(n_parts + 1)]
-    return [slice(first, last) for first, last in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(first, last) for first, last in pairwise(edges)]
 
 
 def _the_pool() -> ThreadPoolExecutor:

@@ -3,13 +3,14 @@
 from apportion.graph.base import Graph, weighted_neighbours
 from apportion.graph.knn import KNNGraph
 from apportion.graph.precomputed import PrecomputedGraph
-from apportion.graph.propagate import Propagator, metric_weights, propagator
+from apportion.graph.propagate import Propagated, Propagator, metric_weights, propagator
 from apportion.graph.rbf import RBFGraph
 
 __all__ = [
     "Graph",
     "KNNGraph",
     "PrecomputedGraph",
+    "Propagated",
     "Propagator",
     "RBFGraph",
     "metric_weights",

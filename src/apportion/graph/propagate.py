@@ -8,13 +8,20 @@ degree to the floor is the same as tying the row to itself, so nothing divides b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 from scipy import linalg, sparse
 
 from apportion._typing import FloatArray
 from apportion.graph.base import Graph
+from apportion.threads import in_threads, n_threads
+
+_PART_NUMBERS = 2**18
+"""Rows that hold fewer numbers than this are not worth a thread."""
 
 Metric = Literal["degree", "euclidean"]
 
@@ -30,6 +37,31 @@ def metric_weights(graph: Graph, metric: Metric = "degree", floor: float = 1e-2)
     return np.where(weights > 0, weights, mean)
 
 
+@dataclass(frozen=True)
+class Propagated:
+    """P F, or something near it.
+
+    Attributes
+    ----------
+    value : ndarray of shape (n_rows, n_columns)
+        P F, but for an error of at most ‖rest‖ in the norm of the metric.
+    rest : ndarray of shape (n_rows, n_columns), or None
+        What the system `A value = F`, with P = A⁻¹, leaves over; None where it is solved.
+    """
+
+    value: FloatArray
+    rest: FloatArray | None = None
+
+    def beyond(self, before: Propagated, momentum: float) -> Propagated:
+        """Return P(F + momentum (F - F before)): P is linear, so nothing is solved."""
+        if momentum == 0.0:
+            return self
+        value = self.value + momentum * (self.value - before.value)
+        if self.rest is None or before.rest is None:
+            return Propagated(value)
+        return Propagated(value, self.rest + momentum * (self.rest - before.rest))
+
+
 class Propagator(ABC):
     """A linear operator P, self-adjoint in the norm of `weights`, whose rows sum to `scale`.
 
@@ -40,7 +72,7 @@ class Propagator(ABC):
     steepest : float
         The largest eigenvalue of I - P: the Lipschitz constant of the energy's gradient.
     residual : float
-        The largest relative residual of a solve so far.
+        The largest relative residual of a solve to full accuracy so far.
     """
 
     weights: FloatArray
@@ -50,6 +82,16 @@ class Propagator(ABC):
     @abstractmethod
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
+
+    def near(
+        self, F: FloatArray, step: FloatArray, before: Propagated, enough: float
+    ) -> Propagated:
+        """Return P F up to an error of `enough`, from P of the point that a step led from to F."""
+        return Propagated(self(F))
+
+    def sharpened(self, F: FloatArray, propagated: Propagated) -> Propagated:
+        """Return P F to full accuracy, from something near it."""
+        return propagated if propagated.rest is None else Propagated(self(F))
 
 
 class _DensePropagator(Propagator):
@@ -61,8 +103,7 @@ class _DensePropagator(Propagator):
         system[np.diag_indices_from(system)] += weights + tau * graph.degrees_
         # Symmetric, so the transpose is the same matrix in the order that LAPACK overwrites.
         self._factor = linalg.cho_factor(system.T, lower=True, overwrite_a=True, check_finite=False)
-        spread = 2.0 * tau * _ratio(graph, weights)
-        self.steepest = spread / (1.0 + spread)
+        self.steepest = _steepest(2.0 * tau * _ratio(graph, weights))
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
@@ -71,49 +112,102 @@ class _DensePropagator(Propagator):
 
 
 class _SparsePropagator(Propagator):
-    """P by Chebyshev iteration on `F + τ M⁻¹(D - W) F = Y`, whose spectrum is known.
+    """P = A⁻¹ by Chebyshev iteration on `A = I + τ M⁻¹(D - W)`, whose spectrum is known.
 
-    The number of steps follows from the spectrum, so that P stays one fixed self-adjoint
-    polynomial of the walk; the residual is checked after every solve.
+    The spectrum lies in [1, 1 + spread], so that k steps shrink what is left over by
+    1 / T_k((2 + spread) / spread), whatever F is: the number of steps follows from the accuracy
+    that is asked for, no norm has to be watched, and what is left over bounds the error of P F,
+    because no eigenvalue of A is below 1. Rows are worked on in blocks, in threads.
     """
 
     def __init__(self, graph: Graph, weights: FloatArray, tau: float, tol: float = 1e-10) -> None:
         self.weights = weights
-        self._tau = tau
-        scaled = sparse.diags_array(1.0 / weights) @ sparse.csr_array(graph.affinity_)
-        self._neighbours = sparse.csr_array(scaled)
-        self._own = (graph.degrees_ / weights)[:, None]
+        self._own = (1.0 + tau * graph.degrees_ / weights)[:, None]
+        W = sparse.csr_array(graph.affinity_)
+        scaled = sparse.csr_array(
+            (np.repeat(tau / weights, np.diff(W.indptr)) * W.data, W.indices, W.indptr), W.shape
+        )
+        self._parts = [(part, scaled[part]) for part in _parts(scaled)]
         spread = 2.0 * tau * _ratio(graph, weights)
-        self.steepest = spread / (1.0 + spread)
+        self.steepest = _steepest(spread)
         self._middle, self._half = 1.0 + 0.5 * spread, 0.5 * spread
-        ratio = self._middle / self._half if self._half > 0 else np.inf
         # The residual can exceed the error by the condition number, 1 + spread.
-        error = tol / (1.0 + spread)
-        steps = np.arccosh(2.0 / error) / np.arccosh(ratio) if np.isfinite(ratio) else 1.0
-        self._steps = max(1, int(np.ceil(steps)))
+        self._tol = tol / (1.0 + spread)
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
-        solution = F.copy()
-        rest = -self._tau * self._pull(F)
-        move = rest / self._middle
-        if self._half == 0:
-            return solution + move
-        sigma = self._middle / self._half
-        rho = 1.0 / sigma
-        for _ in range(self._steps):
-            solution += move
-            rest -= move + self._tau * self._pull(move)
-            rho, last = 1.0 / (2.0 * sigma - rho), rho
-            move = rho * last * move + (2.0 * rho / self._half) * rest
-        size = np.sqrt((self.weights[:, None] * F**2).sum())
-        left = np.sqrt((self.weights[:, None] * rest**2).sum())
-        self.residual = max(self.residual, float(left / size) if size > 0 else 0.0)
-        return solution
+        rest = F.copy()
+        in_threads(lambda part: self._take_away(part, F, rest), self._parts)
+        solved = self._solve(F.copy(), rest, self._steps(0.5 * self._tol))
+        size = self._length(F)
+        left = 0.0 if solved.rest is None else self._length(solved.rest)
+        self.residual = max(self.residual, left / size if size > 0 else 0.0)
+        return solved.value
 
-    def _pull(self, F: FloatArray) -> FloatArray:
-        """M⁻¹(D - W) F."""
-        return self._own * F - self._neighbours @ F
+    def near(
+        self, F: FloatArray, step: FloatArray, before: Propagated, enough: float
+    ) -> Propagated:
+        """Return P F up to an error of `enough`, from P of the point that a step led from to F."""
+        rest = step.copy() if before.rest is None else step + before.rest
+        size = self._length(rest)
+        if size <= enough:
+            return Propagated(before.value, rest)
+        return self._solve(before.value.copy(), rest, self._steps(enough / size))
+
+    def _steps(self, shrink: float) -> int:
+        """Return how many steps shrink what is left over to this share of it."""
+        if self._half == 0:
+            return 1
+        rate = np.arccosh(self._middle / self._half)
+        return max(1, int(np.ceil(np.arccosh(1.0 / min(max(shrink, 1e-17), 1.0)) / rate)))
+
+    def _solve(self, value: FloatArray, rest: FloatArray, steps: int) -> Propagated:
+        """Take Chebyshev steps from a value that leaves over a rest; changes both."""
+        move, moved = rest / self._middle, np.empty_like(rest)
+        sigma = self._middle / self._half if self._half > 0 else np.inf
+        rho = 1.0 / sigma
+        for _ in range(steps):
+            rho, last = 1.0 / (2.0 * sigma - rho) if self._half > 0 else 0.0, rho
+            forward = 2.0 * rho / self._half if self._half > 0 else 0.0
+
+            in_threads(
+                partial(self._step, move, moved, value, rest, rho * last, forward), self._parts
+            )
+            move, moved = moved, move
+        return Propagated(value, rest)
+
+    def _step(
+        self,
+        move: FloatArray,
+        moved: FloatArray,
+        value: FloatArray,
+        rest: FloatArray,
+        keep: float,
+        forward: float,
+        part: tuple[slice, Any],
+    ) -> None:
+        """Move the value in one part of the rows, and choose the next move there."""
+        here, _ = part
+        value[here] += move[here]
+        self._take_away(part, move, rest)
+        moved[here] = forward * rest[here] + keep * move[here]
+
+    def _take_away(self, part: tuple[slice, Any], F: FloatArray, rest: FloatArray) -> None:
+        """Subtract A F from the rest, in one part of the rows."""
+        here, neighbours = part
+        rest[here] -= self._own[here] * F[here]
+        rest[here] += neighbours @ F
+
+    def _length(self, F: FloatArray) -> float:
+        return float(np.sqrt(np.vdot(self.weights[:, None] * F, F)))
+
+
+def _parts(matrix: Any) -> list[slice]:
+    """Return slices of the rows of a sparse matrix that hold about equally many numbers."""
+    n_parts = max(1, min(-(-matrix.nnz // _PART_NUMBERS), n_threads()))
+    edges = np.searchsorted(matrix.indptr, matrix.nnz * np.arange(n_parts + 1) / n_parts)
+    edges[0], edges[-1] = 0, matrix.shape[0]
+    return [slice(int(a), int(b)) for a, b in pairwise(edges) if b > a]
 
 
 class _TruncatedWalk(Propagator):
@@ -199,6 +293,11 @@ def propagator(
     else:
         inner = _DensePropagator(graph, weights, tau)
     return _Rescaled(inner, graph, alpha) if literal else inner
+
+
+def _steepest(spread: float) -> float:
+    """Return the largest eigenvalue of I - A⁻¹ for an A with eigenvalues up to 1 + spread."""
+    return spread / (1.0 + spread)
 
 
 def _ratio(graph: Graph, weights: FloatArray) -> float:
