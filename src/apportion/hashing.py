@@ -10,7 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from apportion._typing import FloatArray, IntArray, UIntArray
+from apportion.threads import in_threads, slices
 
+_BLOCK_ROWS = 2**15
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -33,10 +35,15 @@ def row_hashes(X: FloatArray) -> UIntArray:
     >>> bool(a == c), bool(a == b)
     (True, False)
     """
+    X = np.asarray(X)
     hashes = np.zeros(X.shape[0], dtype=np.uint64)
-    for column in np.asarray(X).T:
-        positive_zero = column.astype(np.float64) + 0.0
-        hashes = scramble(hashes ^ positive_zero.view(np.uint64))
+
+    def digest(part: slice) -> None:
+        for column in X[part].T:
+            positive_zero = column.astype(np.float64) + 0.0
+            hashes[part] = scramble(hashes[part] ^ positive_zero.view(np.uint64))
+
+    in_threads(digest, slices(len(X), _BLOCK_ROWS))
     return hashes
 
 
@@ -45,8 +52,12 @@ def hash_ranks(X: FloatArray | None, n_rows: int) -> IntArray:
 
     Without features (`X=None`, a precomputed graph) the order is that of the scrambled positions.
     """
-    positions = scramble(np.arange(n_rows, dtype=np.uint64))
-    keys = (positions,) if X is None else (positions, row_hashes(X))
+    positions = np.arange(n_rows, dtype=np.uint64)
+    hashes = scramble(positions) if X is None else row_hashes(X)
+    order = np.argsort(hashes)
+    in_order = hashes[order]
+    if np.any(in_order[1:] == in_order[:-1]):
+        order = np.lexsort((scramble(positions), hashes))
     ranks = np.empty(n_rows, dtype=np.intp)
-    ranks[np.lexsort(keys)] = np.arange(n_rows)
+    ranks[order] = np.arange(n_rows)
     return ranks

@@ -288,6 +288,8 @@ def solve(
     """
     settings = settings or Settings()
     prior = bags.prior() if prior is None else prior
+    if graph.locality is not None:
+        return _solve_arranged(graph, bags, settings, prior, start, ranks, rng)
     literal = settings.solver == "literal"
     P = propagator(
         graph,
@@ -313,6 +315,32 @@ def solve(
     if not literal:
         solution = _probe(solution, run, problem, graph, bags, settings, ranks, rng)
     return solution
+
+
+def _solve_arranged(
+    graph: Graph,
+    bags: Bags,
+    settings: Settings,
+    prior: FloatArray,
+    start: FloatArray | None,
+    ranks: IntArray | None,
+    rng: np.random.Generator | None,
+) -> Solution:
+    """Solve with similar rows standing together, which memory rewards, and put them back."""
+    rows = graph.locality
+    assert rows is not None
+    solution = solve(
+        graph.arranged(),
+        bags.take(rows, np.arange(len(bags.ids))),
+        settings,
+        prior=prior[rows],
+        start=None if start is None else start[rows],
+        ranks=rows if ranks is None else ranks[rows],
+        rng=rng,
+    )
+    F = np.empty_like(solution.F)
+    F[rows] = solution.F
+    return replace(solution, F=F)
 
 
 def unsupervised_rows(graph: Graph, bags: Bags) -> BoolArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,13 +26,16 @@ Affinity = Any
 class Graph(BaseEstimator, ABC):
     """Similarities `W` between rows: symmetric, nonnegative, with a zero diagonal.
 
-    A graph never sees bags. Fitted attributes: `affinity_` (W), `degrees_` (W·1).
+    A graph never sees bags. Fitted attributes: `affinity_` (W), `degrees_` (W·1). `locality` is an
+    order of the rows in which similar ones stand together, where a graph knows one and it pays to
+    work in it.
     """
 
     sees_features: ClassVar[bool] = True
 
     affinity_: Affinity
     degrees_: FloatArray
+    locality: IntArray | None = None
 
     @abstractmethod
     def fit(self, X: Any) -> Self:
@@ -49,6 +53,21 @@ class Graph(BaseEstimator, ABC):
     def candidates(self, X: Any) -> Iterator[Graph]:
         """Yield the fitted graphs to choose from: this one, unless a parameter is a grid."""
         yield self.fit(X)
+
+    def arranged(self) -> Graph:
+        """Return the same graph, sparse, with its rows in the order of `locality`."""
+        rows = self.locality
+        assert rows is not None, "only a graph with a locality is arranged"
+        place = np.empty(len(rows), dtype=np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+        W = self.affinity_[rows]
+        number, labels = self.components()
+        other = copy(self)
+        other.affinity_ = sparse.csr_array((W.data, place[W.indices], W.indptr), shape=W.shape)
+        other.degrees_ = self.degrees_[rows]
+        other._components = number, labels[rows]
+        other.locality = None
+        return other
 
     def _set_affinity(self, W: Affinity) -> Self:
         self.affinity_ = W
@@ -97,10 +116,13 @@ def _components(W: Affinity, floors: FloatArray) -> tuple[int, IntArray]:
     """Return the components of the ties above the lower floor of their two rows."""
     if not sparse.issparse(W):
         return _dense_components(W, floors)
-    W = W.tocoo()
-    strong = np.minimum(floors[W.row], floors[W.col]) < W.data
-    ties = sparse.csr_array((W.data[strong], (W.row[strong], W.col[strong])), shape=W.shape)
-    number, labels = connected_components(ties, directed=False)
+    strong = W.data > np.repeat(floors, np.diff(W.indptr))
+    if not strong.all():
+        strong |= W.data > floors[W.indices]
+        ends = np.append(0, np.cumsum(strong))[W.indptr]
+        W = sparse.csr_array((W.data[strong], W.indices[strong], ends), shape=W.shape)
+    # Every tie goes both ways, so that what is connected at all is strongly connected.
+    number, labels = connected_components(W, connection="strong")
     return int(number), labels.astype(np.intp)
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.neighbors import NearestNeighbors
 
 from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.graph.base import FAR, Affinity, Graph
+from apportion.graph.neighbours import distances_to, neighbour_search
 from apportion.hashing import hash_ranks
 
-_BLOCK_CELLS = 2**24
+_ROWS_OUT_OF_CACHE = 200_000
+"""From here on, sums over neighbours are faster when near rows stand together."""
+
 _MOST_COPIES = 5
 """Ties between copies of rows may be this many times those of rows that all differ."""
 
@@ -30,6 +32,9 @@ class KNNGraph(Graph):
     ----------
     n_neighbors : int, default=10
         The number of neighbours k; all other rows when there are fewer.
+    recall : float, default=0.95
+        The share of true neighbours to find where an exact search would be slow: with more than
+        6 features and more than 32,768 rows. 1 makes every search exact.
 
     Attributes
     ----------
@@ -38,6 +43,10 @@ class KNNGraph(Graph):
     scales_ : ndarray of shape (n_rows,)
         σ. Where more than k rows are equal, their σ would be 0 and the smallest positive
         distance found anywhere stands in for it.
+    recall_ : float
+        The share of true neighbours that was found: 1, or measured on a sample.
+    search_ : str
+        How neighbours were searched.
 
     Examples
     --------
@@ -50,14 +59,17 @@ class KNNGraph(Graph):
     """
 
     scales_: FloatArray
+    recall_: float
+    search_: str
     _lists: _Lists
     _copies: Any
     _point_scales: FloatArray
     _smallest: float
     _crowded: BoolArray
 
-    def __init__(self, n_neighbors: int = 10) -> None:
+    def __init__(self, n_neighbors: int = 10, *, recall: float = 0.95) -> None:
         self.n_neighbors = n_neighbors
+        self.recall = recall
 
     def fit(self, X: Any) -> Self:
         """Build the similarities of the rows of X."""
@@ -66,6 +78,11 @@ class KNNGraph(Graph):
                 "The 'n_neighbors' parameter of KNNGraph must be an int of at least 1. "
                 f"Got {self.n_neighbors!r}."
             )
+        if not isinstance(self.recall, Real) or not 0.0 < self.recall <= 1.0:
+            raise ValueError(
+                "The 'recall' parameter of KNNGraph must be a float in the range (0, 1]. "
+                f"Got {self.recall!r}."
+            )
         n = len(X)
         # In the order of the feature hashes, equal rows stand together, and equally near
         # neighbours are chosen alike however the input is ordered.
@@ -73,10 +90,10 @@ class KNNGraph(Graph):
         rows = X[order]
         first = np.append(True, np.any(rows[1:] != rows[:-1], axis=1))
         point = np.cumsum(first) - 1
-        lists = _Lists(rows[first], np.bincount(point), self.n_neighbors)
+        lists = _Lists(rows[first], np.bincount(point), self.n_neighbors, self.recall)
         if lists.n_ties > _MOST_COPIES * n * self.n_neighbors:
             point = np.arange(n)
-            lists = _Lists(rows, np.ones(n, dtype=np.intp), self.n_neighbors)
+            lists = _Lists(rows, np.ones(n, dtype=np.intp), self.n_neighbors, self.recall)
         self._lists = lists
         n_points = len(lists.points)
         self._copies = sparse.csr_array((np.ones(n), (order, point)), shape=(n, n_points))
@@ -89,15 +106,21 @@ class KNNGraph(Graph):
         self._point_scales = np.where(scales > 0, scales, self._smallest)
         self.scales_ = self._copies @ self._point_scales
 
-        squares = self._point_scales[:, None] * self._point_scales[neighbours]
-        weights = np.exp(-(distances**2) / squares)
-        V = sparse.csr_array(
-            (weights[kept], (np.nonzero(kept)[0], neighbours[kept])), shape=(n_points, n_points)
-        )
-        V = V.maximum(V.T) + sparse.diags_array((lists.multiplicity > 1).astype(np.float64))
-        W = sparse.csr_array(self._copies @ V @ self._copies.T)
-        W.setdiag(0.0)
-        W.eliminate_zeros()
+        weights = distances**2
+        weights /= self._point_scales[:, None]
+        weights /= self._point_scales[neighbours]
+        np.exp(np.negative(weights, out=weights), out=weights)
+        if n_points == n:
+            W = _either_way(weights, neighbours, kept, order)
+        else:
+            V = _either_way(weights, neighbours, kept, np.arange(n_points))
+            V = V + sparse.diags_array((lists.multiplicity > 1).astype(np.float64))
+            W = sparse.csr_array(self._copies @ V @ self._copies.T)
+            W.setdiag(0.0)
+            W.eliminate_zeros()
+        self.recall_, self.search_ = lists.search.recall, lists.search.how
+        if lists.search.order is not None and n >= _ROWS_OUT_OF_CACHE:
+            self.locality = order[np.argsort(np.argsort(lists.search.order)[point])]
         return self._set_affinity(W)
 
     def crowded_rows(self) -> IntArray:
@@ -108,8 +131,8 @@ class KNNGraph(Graph):
         """Return the similarities of new rows to their k nearest fitted rows, and who is far."""
         lists = self._lists
         k = min(self.n_neighbors, len(lists.points))
-        neighbours = lists.search.kneighbors(X, n_neighbors=k, return_distance=False)
-        distances = _distances(np.asarray(X), lists.points, neighbours)
+        neighbours = lists.search.nearest(np.asarray(X), k)
+        distances = distances_to(np.asarray(X), lists.points, neighbours)
         kept = lists.needed(neighbours, 0)
         scales = np.where(kept, distances, 0.0).max(axis=1)
         scales = np.where(scales > 0, scales, self._smallest)[:, None]
@@ -126,16 +149,17 @@ class KNNGraph(Graph):
 class _Lists:
     """The nearest neighbours of points that stand for one or more equal rows each."""
 
-    def __init__(self, points: FloatArray, multiplicity: IntArray, n_neighbors: int) -> None:
+    def __init__(
+        self, points: FloatArray, multiplicity: IntArray, n_neighbors: int, recall: float
+    ) -> None:
         self.points = points
         self.multiplicity = multiplicity
         self._k = n_neighbors
+        self._n_rows = int(multiplicity.sum())
         k = min(n_neighbors, len(points) - 1)
-        self.search = NearestNeighbors(n_neighbors=max(k, 1)).fit(points)
-        self.neighbours = np.empty((len(points), 0), dtype=np.intp)
-        if k > 0:
-            self.neighbours = self.search.kneighbors(return_distance=False)
-        self.distances = _distances(points, points, self.neighbours)
+        self.search = neighbour_search(points, k, recall)
+        self.neighbours = self.search.lists(k)
+        self.distances = distances_to(points, points, self.neighbours)
         self.kept = self.needed(self.neighbours, (multiplicity - 1)[:, None])
 
     @property
@@ -146,17 +170,26 @@ class _Lists:
 
     def needed(self, neighbours: IntArray, before: Any) -> BoolArray:
         """Return which neighbouring points it takes until k rows are reached, copies counted."""
+        if len(self.multiplicity) == self._n_rows:
+            return np.broadcast_to(np.arange(neighbours.shape[1]) < self._k, neighbours.shape)
         copies = self.multiplicity[neighbours]
         return np.asarray(before + np.cumsum(copies, axis=1) - copies < self._k)
 
 
-def _distances(A: FloatArray, B: FloatArray, neighbours: IntArray) -> FloatArray:
-    """Return ‖a_i - b_j‖ for j among i's neighbours: exact, so that equal rows are at 0."""
+def _either_way(
+    weights: FloatArray, neighbours: IntArray, kept: BoolArray, names: IntArray
+) -> Affinity:
+    """Return the similarities of points that are on each other's list, or one on the other's.
+
+    Point p is called names[p], a permutation.
+    """
     n, k = neighbours.shape
-    distances = np.empty((n, k))
-    block = max(1, _BLOCK_CELLS // max(1, k * A.shape[1]))
-    for first in range(0, n, block):
-        part = slice(first, first + block)
-        difference = A[part, None, :].astype(np.float64) - B[neighbours[part]]
-        distances[part] = np.sqrt(np.einsum("ikd,ikd->ik", difference, difference))
-    return distances
+    place = np.empty(n, dtype=np.intp)
+    place[names] = np.arange(n)
+    kept = kept[place]
+    ends = np.append(0, np.cumsum(kept.sum(axis=1)))
+    indices = names.astype(np.int32)[neighbours[place]][kept]
+    V = sparse.csr_array((weights[place][kept], indices, ends.astype(np.int32)), shape=(n, n))
+    V.eliminate_zeros()
+    V.sort_indices()
+    return sparse.csr_array(V.maximum(V.T.tocsr()))

@@ -20,7 +20,10 @@ from apportion._typing import FloatArray
 from apportion.graph.base import Graph
 from apportion.threads import in_threads, n_threads
 
-_PART_NUMBERS = 2**18
+_PART_NUMBERS = 2**20
+"""Rows that hold this many numbers are worked on at a time: their soft labels stay in cache."""
+
+_FEW_NUMBERS = 2**17
 """Rows that hold fewer numbers than this are not worth a thread."""
 
 Metric = Literal["degree", "euclidean"]
@@ -136,13 +139,23 @@ class _SparsePropagator(Propagator):
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
+        return self._sharpen(F, F.copy())
+
+    def sharpened(self, F: FloatArray, propagated: Propagated) -> Propagated:
+        """Return P F to full accuracy, from something near it."""
+        if propagated.rest is None:
+            return propagated
+        return Propagated(self._sharpen(F, propagated.value.copy()))
+
+    def _sharpen(self, F: FloatArray, value: FloatArray) -> FloatArray:
+        """Return P F to full accuracy, from a value that is changed into it."""
         rest = F.copy()
-        in_threads(lambda part: self._take_away(part, F, rest), self._parts)
-        solved = self._solve(F.copy(), rest, self._steps(0.5 * self._tol))
-        size = self._length(F)
-        left = 0.0 if solved.rest is None else self._length(solved.rest)
-        self.residual = max(self.residual, left / size if size > 0 else 0.0)
-        return solved.value
+        in_threads(lambda part: self._take_away(part, value, rest), self._parts)
+        size, left = self._length(F), self._length(rest)
+        if left > 0:
+            self._solve(value, rest, self._steps(self._tol * size / left))
+            self.residual = max(self.residual, self._length(rest) / size if size > 0 else 0.0)
+        return value
 
     def near(
         self, F: FloatArray, step: FloatArray, before: Propagated, enough: float
@@ -159,7 +172,7 @@ class _SparsePropagator(Propagator):
         if self._half == 0:
             return 1
         rate = np.arccosh(self._middle / self._half)
-        return max(1, int(np.ceil(np.arccosh(1.0 / min(max(shrink, 1e-17), 1.0)) / rate)))
+        return int(np.ceil(np.arccosh(1.0 / min(max(shrink, 1e-17), 1.0)) / rate))
 
     def _solve(self, value: FloatArray, rest: FloatArray, steps: int) -> Propagated:
         """Take Chebyshev steps from a value that leaves over a rest; changes both."""
@@ -169,7 +182,6 @@ class _SparsePropagator(Propagator):
         for _ in range(steps):
             rho, last = 1.0 / (2.0 * sigma - rho) if self._half > 0 else 0.0, rho
             forward = 2.0 * rho / self._half if self._half > 0 else 0.0
-
             in_threads(
                 partial(self._step, move, moved, value, rest, rho * last, forward), self._parts
             )
@@ -190,7 +202,8 @@ class _SparsePropagator(Propagator):
         here, _ = part
         value[here] += move[here]
         self._take_away(part, move, rest)
-        moved[here] = forward * rest[here] + keep * move[here]
+        np.multiply(rest[here], forward, out=moved[here])
+        moved[here] += keep * move[here]
 
     def _take_away(self, part: tuple[slice, Any], F: FloatArray, rest: FloatArray) -> None:
         """Subtract A F from the rest, in one part of the rows."""
@@ -204,7 +217,8 @@ class _SparsePropagator(Propagator):
 
 def _parts(matrix: Any) -> list[slice]:
     """Return slices of the rows of a sparse matrix that hold about equally many numbers."""
-    n_parts = max(1, min(-(-matrix.nnz // _PART_NUMBERS), n_threads()))
+    few = min(n_threads(), -(-matrix.nnz // _FEW_NUMBERS))
+    n_parts = max(1, few, matrix.nnz // _PART_NUMBERS)
     edges = np.searchsorted(matrix.indptr, matrix.nnz * np.arange(n_parts + 1) / n_parts)
     edges[0], edges[-1] = 0, matrix.shape[0]
     return [slice(int(a), int(b)) for a, b in pairwise(edges) if b > a]
