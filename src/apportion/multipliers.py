@@ -147,7 +147,7 @@ def shift_into_box(
     target = np.clip(sums, lower, upper)
     scale = tol * np.maximum(groups.sizes, 1.0)
     wrong = np.abs(sums - target) > scale
-    multipliers = np.zeros(groups.n_groups)
+    multipliers: FloatArray = np.zeros(groups.n_groups)
     if not wrong.any():
         return free, multipliers
     guess = multipliers if start is None else start

@@ -32,9 +32,8 @@ def refine(graph: Graph, bags: Bags, F: FloatArray, labels: Decoding, ranks: Int
     counts = bag_counts(F, bags)
     decode = Quotas(bags, ranks)
     best, smoothness = labels, graph.label_smoothness(labels.labels, bags.n_classes)
-    degrees = np.where(graph.degrees_ > 0, graph.degrees_, 1.0)[:, None]
     for _ in range(_MOST_ROUNDS):
-        heard = (graph.affinity_ @ np.eye(bags.n_classes)[best.labels]) / degrees
+        heard = graph.hear(np.eye(bags.n_classes)[best.labels])
         heard += _WEIGHT_OF_SOFT_LABELS * F
         changed = decode(heard, counts)
         risen = graph.label_smoothness(changed.labels, bags.n_classes)
@@ -74,10 +73,9 @@ def clearly_smoother(
 def _random_orders(graph: Graph, ranks: IntArray) -> Iterator[FloatArray]:
     """Yield soft labels that rise, and that fall, along random smooth orders of the rows."""
     n = len(ranks)
-    degrees = np.where(graph.degrees_ > 0, graph.degrees_, 1.0)[:, None]
     Z = np.random.default_rng(0).standard_normal((n, _STARTS))[ranks]
     for _ in range(_AVERAGINGS):
-        Z = 0.5 * (Z + (graph.affinity_ @ Z) / degrees)
+        Z = 0.5 * (Z + graph.hear(Z))
         Z -= (graph.degrees_ @ Z) / max(graph.degrees_.sum(), 1e-300)
         Z /= np.maximum(np.abs(Z).max(axis=0), 1e-300)
     for z in Z.T:

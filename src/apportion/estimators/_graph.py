@@ -21,13 +21,21 @@ from apportion.exceptions import (
     name_some,
     users_level,
 )
-from apportion.graph import Graph, KNNGraph, PrecomputedGraph, RBFGraph, weighted_neighbours
+from apportion.graph import (
+    AnchorGraph,
+    Graph,
+    KNNGraph,
+    PrecomputedGraph,
+    RBFGraph,
+    weighted_neighbours,
+)
 from apportion.project import MassProjection
 from apportion.solve import Solution, unsupervised_rows
 
 _NAMED_GRAPHS: dict[str, type[Graph]] = {
     "auto": KNNGraph,
     "knn": KNNGraph,
+    "anchor": AnchorGraph,
     "rbf": RBFGraph,
     "precomputed": PrecomputedGraph,
 }
@@ -67,7 +75,7 @@ class GraphClassifier(BagClassifier):
                 IsolatedRowsWarning,
                 stacklevel=users_level(),
             )
-        return weighted_neighbours(weights, self._voices, self._overall)
+        return weighted_neighbours(weights, self.graph_.voices(self._voices), self._overall)
 
     def _under_totals(self, F: FloatArray, matched: Bags) -> FloatArray:
         project = MassProjection(matched, np.ones(len(F)))
@@ -111,7 +119,7 @@ def warn_of_graph(graph: Graph) -> None:
         )
     weak = graph.weak_rows()
     if weak.size and graph.n_rows_ > 1:
-        alone = int((graph.degrees_[weak] == 0).sum())
+        alone = int((graph.strengths[weak] == 0).sum())
         warnings.warn(
             f"{weak.size} of {graph.n_rows_} rows have almost no similar row, {alone} of them none "
             f"at all (rows {name_some(weak)}): they keep near their bag's proportions. Look for "

@@ -1,5 +1,6 @@
 """Graphs of similar rows, and propagation on them."""
 
+from apportion.graph.anchor import AnchorGraph
 from apportion.graph.base import Graph, weighted_neighbours
 from apportion.graph.knn import KNNGraph
 from apportion.graph.precomputed import PrecomputedGraph
@@ -7,6 +8,7 @@ from apportion.graph.propagate import Propagated, Propagator, metric_weights, pr
 from apportion.graph.rbf import RBFGraph
 
 __all__ = [
+    "AnchorGraph",
     "Graph",
     "KNNGraph",
     "PrecomputedGraph",

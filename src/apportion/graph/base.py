@@ -80,23 +80,39 @@ class Graph(BaseEstimator, ABC):
         """The number of fitted rows."""
         return len(self.degrees_)
 
+    def multiply(self, F: FloatArray) -> FloatArray:
+        """Return W F."""
+        return np.asarray(self.affinity_ @ F)
+
+    def hear(self, F: FloatArray) -> FloatArray:
+        """Return S F: what each row hears from its neighbours, 0 where it has none."""
+        return self.multiply(F) / np.where(self.degrees_ > 0, self.degrees_, 1.0)[:, None]
+
     def smoothness(self, labels: FloatArray) -> float:
         """Return (1/n) Σ_ij s_ij y_i·y_j: the share of a row's similarity to rows of its label.
 
         For one-hot labels of two classes this is an increasing function of the paper's f̄ᵀSf̄.
         Rows without a neighbour count as 0.
         """
-        degrees = np.where(self.degrees_ > 0, self.degrees_, 1.0)
-        alike = (labels * (self.affinity_ @ labels)).sum(axis=1)
-        return float((alike / degrees).sum() / max(len(labels), 1))
+        return float(np.vdot(labels, self.hear(labels)) / max(len(labels), 1))
 
     def label_smoothness(self, labels: IntArray, n_classes: int) -> float:
         """Return the smoothness of one label a row, given as positions in the classes."""
         return self.smoothness(np.eye(n_classes)[labels])
 
+    @property
+    def strengths(self) -> FloatArray:
+        """How strongly each row is tied to others."""
+        return self.degrees_
+
     def weak_rows(self, floor: float = 1e-2) -> IntArray:
-        """Return the rows whose degree is below `floor` times the mean degree."""
-        return np.flatnonzero(self.degrees_ <= floor * self.degrees_.mean())
+        """Return the rows that are tied less than `floor` times as strongly as the mean row."""
+        strengths = self.strengths
+        return np.flatnonzero(strengths <= floor * strengths.mean())
+
+    def voices(self, F: FloatArray) -> FloatArray:
+        """Return what those say whose similarity to new rows `affinities` tells: the rows."""
+        return F
 
     def crowded_rows(self) -> IntArray:
         """Return the rows that equal so many others that distances say nothing about them."""

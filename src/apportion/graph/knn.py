@@ -183,7 +183,7 @@ def _either_way(
 
     Point p is called names[p], a permutation.
     """
-    n, k = neighbours.shape
+    n = len(neighbours)
     place = np.empty(n, dtype=np.intp)
     place[names] = np.arange(n)
     kept = kept[place]

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from apportion._typing import FloatArray
+from apportion.graph.anchor import AnchorGraph
 from apportion.graph.base import Graph
 from apportion.threads import in_threads, n_threads
 
@@ -224,12 +225,34 @@ def _parts(matrix: Any) -> list[slice]:
     return [slice(int(a), int(b)) for a, b in pairwise(edges) if b > a]
 
 
+class _AnchorPropagator(Propagator):
+    """P Y = (1-α)(Y + α Z (Λ - α ZᵀZ)⁻¹ Zᵀ Y), by one Cholesky factor as large as the anchors."""
+
+    def __init__(self, graph: AnchorGraph, weights: FloatArray, alpha: float) -> None:
+        self.weights = weights
+        self._graph = graph
+        self._alpha = alpha
+        system = np.diag(graph.masses_) - alpha * graph.shared_ties()
+        self._factor = linalg.cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        # S = Z Λ⁻¹ Zᵀ has eigenvalues from 0 to 1, and P (1-α) / (1-α s).
+        self.steepest = alpha
+
+    def __call__(self, F: FloatArray) -> FloatArray:
+        """Return P F."""
+        given = self._graph.to_anchors(F)
+        solved = linalg.cho_solve(self._factor, given, check_finite=False)
+        received = self._graph.from_anchors(self._alpha * solved)
+        received += F
+        received *= 1.0 - self._alpha
+        return received
+
+
 class _TruncatedWalk(Propagator):
     """P = Σ_{j=1..r} α^j S^j / Σ α^j: where a walker lands within r steps; r = 1 is k-NN."""
 
     def __init__(self, graph: Graph, weights: FloatArray, alpha: float, order: int) -> None:
         self.weights = weights
-        self._affinity = graph.affinity_
+        self._graph = graph
         self._own = (1.0 - graph.degrees_ / weights)[:, None]
         powers = alpha ** np.arange(1, order + 1)
         self._shares = powers / powers.sum()
@@ -241,7 +264,7 @@ class _TruncatedWalk(Propagator):
         """Return P F."""
         total = np.zeros_like(F)
         for share in self._shares:
-            F = self._own * F + (self._affinity @ F) / self.weights[:, None]
+            F = self._own * F + self._graph.multiply(F) / self.weights[:, None]
             total += share * F
         return total
 
@@ -302,6 +325,8 @@ def propagator(
     inner: Propagator
     if order is not None:
         inner = _TruncatedWalk(graph, weights, alpha, order)
+    elif isinstance(graph, AnchorGraph):
+        inner = _AnchorPropagator(graph, weights, alpha)
     elif sparse.issparse(graph.affinity_):
         inner = _SparsePropagator(graph, weights, tau)
     else:
