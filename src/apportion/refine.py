@@ -31,15 +31,16 @@ def refine(graph: Graph, bags: Bags, F: FloatArray, labels: Decoding, ranks: Int
     """
     counts = bag_counts(F, bags)
     decode = Quotas(bags, ranks)
-    best, smoothness = labels, graph.label_smoothness(labels.labels, bags.n_classes)
+    best, smoothness, changed = labels, -np.inf, labels
     for _ in range(_MOST_ROUNDS):
-        heard = graph.hear(np.eye(bags.n_classes)[best.labels])
-        heard += _WEIGHT_OF_SOFT_LABELS * F
-        changed = decode(heard, counts)
-        risen = graph.label_smoothness(changed.labels, bags.n_classes)
+        one_hot = np.eye(bags.n_classes)[changed.labels]
+        heard = graph.hear(one_hot)
+        risen = float(np.vdot(one_hot, heard)) / max(len(heard), 1)
         if risen <= smoothness + 1e-12:
             break
         best, smoothness = changed, risen
+        heard += _WEIGHT_OF_SOFT_LABELS * F
+        changed = decode(heard, counts)
     return Decoding(best.labels, best.tied | labels.tied)
 
 

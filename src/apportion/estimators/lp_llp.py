@@ -24,6 +24,8 @@ from apportion.refine import clearly_smoother, refine
 from apportion.solve import Settings, Solution, solve
 
 _WEIGHT_OF_LABELS = 0.1
+_ROUGH_TOL = 1e-5
+"""Soft labels of this stationarity are enough to compare the graphs of a grid."""
 
 
 class LPLLP(GraphClassifier):
@@ -260,17 +262,27 @@ def _smoothest(
     With it come its solution and these labels.
 
     This is the paper's choice of γ by the highest f̄ᵀSf̄. It looks at no label. Among equally
-    smooth ones the first is taken, and nothing is smoother than 1.
+    smooth ones the first is taken, and nothing is smoother than 1. The candidates of a grid are
+    compared after a rough solution, each begun where the last one ended.
     """
+    rough = replace(settings, tol=max(settings.tol, _ROUGH_TOL)) if graph.has_grid else settings
     best: tuple[float, Graph, Solution, Decoding] | None = None
+    start = None
     for candidate in graph.candidates(X):
         rng = np.random.default_rng(seed)
-        solution = solve(candidate, bags, settings, prior=prior, ranks=ranks, rng=rng)
+        solution = solve(candidate, bags, rough, prior=prior, start=start, ranks=ranks, rng=rng)
         labels = quota(solution.F, bags, ranks)
+        start = solution.F
         smoothness = candidate.label_smoothness(labels.labels, bags.n_classes)
         if best is None or smoothness > best[0] + 1e-9:
             best = (smoothness, candidate, solution, labels)
         if smoothness > 1.0 - 1e-9:
             break
     assert best is not None, "a graph has at least one candidate"
-    return best[1:]
+    _, chosen, solution, labels = best
+    if rough.tol > settings.tol:
+        rng = np.random.default_rng(seed)
+        start = solution.F
+        solution = solve(chosen, bags, settings, prior=prior, start=start, ranks=ranks, rng=rng)
+        labels = quota(solution.F, bags, ranks)
+    return chosen, solution, labels

@@ -50,6 +50,11 @@ class Graph(BaseEstimator, ABC):
         isolated when it is far from every fitted row: similarity below exp(-50).
         """
 
+    @property
+    def has_grid(self) -> bool:
+        """Whether there are several graphs to choose from: see `candidates`."""
+        return False
+
     def candidates(self, X: Any) -> Iterator[Graph]:
         """Yield the fitted graphs to choose from: this one, unless a parameter is a grid."""
         yield self.fit(X)
@@ -149,7 +154,7 @@ def _dense_components(W: FloatArray, floors: FloatArray) -> tuple[int, IntArray]
     while (component < 0).any():
         frontier = np.flatnonzero(component < 0)[:1]
         component[frontier] = number
-        while frontier.size:
+        while frontier.size and (component < 0).any():
             reached = np.zeros(len(W), dtype=bool)
             for first in range(0, len(frontier), 256):
                 rows = frontier[first : first + 256]

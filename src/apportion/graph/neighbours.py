@@ -171,7 +171,8 @@ class ListSearch(Search):
         found = self._index.search(Q, k)[1]
         short = np.flatnonzero(found[:, -1] < 0)
         if short.size:
-            everywhere = faiss.SearchParametersIVF(nprobe=self._n_lists)
+            everywhere = faiss.SearchParametersIVF()
+            everywhere.nprobe = self._n_lists
             found[short] = self._index.search(Q[short], k, params=everywhere)[1]
         return np.asarray(found)
 

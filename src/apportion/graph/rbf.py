@@ -11,9 +11,11 @@ import numpy as np
 from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.graph.base import FAR, Affinity, Graph
 from apportion.memory import refuse_if_too_large
+from apportion.threads import in_threads, slices
 
 _GRID = 2.0 ** np.arange(-4, 7)
 _NEIGHBOUR = 10
+_BLOCK_ROWS = 64
 
 
 class RBFGraph(Graph):
@@ -53,6 +55,11 @@ class RBFGraph(Graph):
         grid = self._grid(squared)
         return self._fit_one(X, squared, float(grid[len(grid) // 2]))
 
+    @property
+    def has_grid(self) -> bool:
+        """Whether γ is to be chosen."""
+        return np.size(self.gamma) > 1 or isinstance(self.gamma, str)
+
     def candidates(self, X: Any) -> Iterator[Graph]:
         """Yield one fitted graph for each γ of the grid; distances are computed once."""
         self._refuse_too_many_rows(len(X))
@@ -83,7 +90,12 @@ class RBFGraph(Graph):
         self.gamma_ = gamma
         self._X = X
         self._centre = np.median(X, axis=0).astype(np.float64)
-        W = np.exp(-gamma * squared)
+        W = np.empty_like(squared)
+
+        def similar(part: slice) -> None:
+            np.exp(np.multiply(squared[part], -gamma, out=W[part]), out=W[part])
+
+        in_threads(similar, slices(len(X), _BLOCK_ROWS))
         np.fill_diagonal(W, 0.0)
         return self._set_affinity(W)
 
@@ -115,9 +127,15 @@ class RBFGraph(Graph):
 def _squared_distances(X: FloatArray) -> FloatArray:
     """Return ‖x_i - x_j‖² for all pairs, exactly symmetric."""
     centred = X.astype(np.float64) - np.median(X, axis=0)
-    inner = centred @ centred.T
-    norms = np.diag(inner)
-    squared = np.maximum((norms[:, None] + norms[None, :]) - 2.0 * inner, 0.0)
+    squared = centred @ centred.T
+    norms = np.diag(squared).copy()
+
+    def from_inner_products(part: slice) -> None:
+        sums = norms[part, None] + norms
+        sums -= 2.0 * squared[part]
+        np.maximum(sums, 0.0, out=squared[part])
+
+    in_threads(from_inner_products, slices(len(X), _BLOCK_ROWS))
     np.fill_diagonal(squared, 0.0)
     return np.asarray(squared)
 
