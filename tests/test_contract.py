@@ -22,6 +22,7 @@ from sklearn.exceptions import NotFittedError
 from apportion import (
     EMLLP,
     LPLLP,
+    AnchorGraph,
     BagDesignWarning,
     InvCal,
     KNNGraph,
@@ -38,6 +39,7 @@ from apportion.datasets import make_bags
 ESTIMATORS = {
     "LPLLP": LPLLP(random_state=0),
     "LPLLP rbf": LPLLP(RBFGraph(1.0), random_state=0),
+    "LPLLP anchor": LPLLP(AnchorGraph(), random_state=0),
     "LPLLP threshold": LPLLP(decode="threshold", random_state=0),
     "LPLLP plain": LPLLP(solver="plain", max_iter=5000, random_state=0),
     "LPLLP walk": LPLLP(order=2, random_state=0),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import reference
 from apportion import Totals
 from apportion.bags import match_bags
+from apportion.multipliers import Groups
 from apportion.project import MassProjection, reconcile
 
 
@@ -159,3 +160,32 @@ def test_reconcile_is_a_shift_of_logits():
     shift = np.log(G[:, 1] / G[:, 0]) - np.log(p[:, 1] / p[:, 0])
     np.testing.assert_allclose(shift, shift[0])
     assert G[:, 1].sum() == pytest.approx(1.5)
+
+
+def test_a_bag_that_is_solved_stays_solved(monkeypatch):
+    """Pure bags among mixed ones: a handful of Newton steps, not a bisection to the last digit."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(5000) % 100
+    labels = np.where(codes < 30, codes % 2, rng.integers(0, 2, 5000))
+    bags = match_bags(5000, bags=codes, proportions=Totals.from_labels(labels, codes))
+    project = MassProjection(bags, rng.uniform(1, 3, 5000))
+    F = np.clip(0.4 * labels + rng.normal(size=5000) * 0.3 + 0.3, 0, 1)[:, None]
+    sums = []
+    whole = Groups.sum
+    monkeypatch.setattr(Groups, "sum", lambda self, values: sums.append(1) or whole(self, values))
+    projected = project(F)
+    assert project.residual(projected) < 1e-12
+    assert len(sums) <= 40
+
+
+@pytest.mark.parametrize("c", [2, 4])
+def test_twenty_thousand_bags(c):
+    rng = np.random.default_rng(c)
+    n = 100_000
+    codes, labels = rng.integers(0, 20_000, n), rng.integers(0, c, n)
+    totals = Totals.from_labels(labels, codes, classes=list(range(c)))
+    bags = match_bags(n, bags=codes, proportions=totals)
+    F = rng.dirichlet(np.ones(c), n)
+    project = MassProjection(bags, rng.uniform(1, 3, n))
+    projected = project(project.to_columns(F))
+    assert project.residual(projected) < 1e-9

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import reference
-from apportion.graph import PrecomputedGraph, metric_weights, propagator
+from apportion.graph import PrecomputedGraph, Propagated, metric_weights, propagate, propagator
 
 
 def random_graph(n, seed, density=1.0):
@@ -129,3 +129,46 @@ def test_without_bags_the_papers_problem_is_one_propagation():
     P = propagator(PrecomputedGraph().fit(W), 0.5, floor=0.0)
     found = reference.paper_problem(W, f0, np.full(8, -1), [], tau=1.0)
     np.testing.assert_allclose(P(f0[:, None])[:, 0], found, atol=1e-5)
+
+
+@given(
+    seed=st.integers(0, 1000),
+    alpha=st.sampled_from([0.1, 0.5, 0.9, 0.99]),
+    share=st.sampled_from([0.5, 0.05, 1e-3]),
+)
+def test_near_is_as_near_as_asked(seed, alpha, share):
+    """Steps of any length from any point: the error is within the bound, and the rest is true."""
+    rng = np.random.default_rng(seed)
+    graph = PrecomputedGraph().fit(sparse.csr_array(random_graph(30, seed, 0.2)))
+    P = propagator(graph, alpha)
+
+    def length(F):
+        return np.sqrt((P.weights[:, None] * F**2).sum())
+
+    F = rng.random((30, 2))
+    propagated = Propagated(P(F))
+    for _ in range(5):
+        step = rng.normal(size=F.shape) * 10.0 ** rng.integers(-6, 1)
+        before, F = propagated, F + step
+        propagated = P.near(F, step, before, share * length(step))
+        error = length(P(F) - propagated.value)
+        assert error <= share * length(step) * (1 + 1e-6) + 1e-9
+        assert error <= length(propagated.rest) * (1 + 1e-6) + 1e-9
+        further = propagated.beyond(before, 0.7)
+        np.testing.assert_allclose(
+            further.value, propagated.value + 0.7 * (propagated.value - before.value)
+        )
+    sharp = P.sharpened(F, propagated)
+    assert sharp.rest is None
+    np.testing.assert_allclose(sharp.value, P(F), atol=1e-8)
+
+
+def test_parts_of_the_rows_do_not_change_the_answer(monkeypatch):
+    W = sparse.csr_array(random_graph(60, 3, 0.3))
+    F = np.random.default_rng(0).random((60, 2))
+    whole = propagator(PrecomputedGraph().fit(W))(F)
+    monkeypatch.setattr(propagate, "_PART_NUMBERS", 10)
+    monkeypatch.setattr(propagate, "_FEW_NUMBERS", 10)
+    P = propagator(PrecomputedGraph().fit(W))
+    assert len(P._parts) > 5
+    np.testing.assert_array_equal(P(F), whole)

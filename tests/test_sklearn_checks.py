@@ -16,6 +16,7 @@ from apportion import EMLLP, LPLLP, InvCal, LabelPropagation, MeanMap, PropSVM, 
     [
         LPLLP(),
         LPLLP(graph="rbf", decode="threshold"),
+        LPLLP(graph="anchor"),
         LabelPropagation(),
         WeightedKNN(),
         InvCal(),

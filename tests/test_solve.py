@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import apportion.solve as solve_module
 import reference
 from apportion import KNNGraph, PrecomputedGraph, RBFGraph, Totals
 from apportion.bags import match_bags
 from apportion.datasets import make_bags, make_xor
-from apportion.graph import propagator
+from apportion.decode import quota
+from apportion.graph import Propagated, propagator
 from apportion.project import MassProjection
 from apportion.solve import Problem, Settings, Status, may_be_ambiguous, solve, unsupervised_rows
 
@@ -79,7 +83,7 @@ def test_reported_numbers_are_the_recomputed_ones(seed, c, mu):
     project = MassProjection(bags, P.weights)
     F0 = bags.prior()
     columns, prior = project.to_columns(solution.F), project.to_columns(F0)
-    PF = P(columns)
+    PF = Propagated(P(columns))
     whole = solution.F
     energy = 0.5 * (P.weights[:, None] * whole * (whole - P(whole))).sum()
     energy += 0.5 * mu * (P.weights[:, None] * (whole - F0) ** 2).sum()
@@ -244,3 +248,55 @@ def test_xor_needs_far_fewer_accelerated_iterations():
         fast += solve(graph, bags, Settings(n_probes=0, max_iter=20000)).n_iter
         slow += solve(graph, bags, Settings(solver="plain", n_probes=0, max_iter=20000)).n_iter
     assert 3 * fast <= slow
+
+
+@given(seed=st.integers(0, 10**5), c=st.integers(2, 4))
+def test_inexact_propagation_ends_where_exact_propagation_does(seed, c):
+    graph, bags = random_bags(seed, n=60, c=c)
+    loose = solve(graph, bags, Settings(n_probes=0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve_module, "_INEXACT", 1e-9)
+        exact = solve(graph, bags, Settings(n_probes=0))
+    assert loose.converged
+    assert loose.propagation_residual <= 1e-9
+    assert loose.energies[-1] == pytest.approx(exact.energies[-1], rel=1e-6, abs=1e-9)
+    if may_be_ambiguous(graph, bags):
+        return
+    np.testing.assert_allclose(loose.F, exact.F, atol=1e-4)
+
+
+@pytest.mark.parametrize("c", [2, 3])
+@pytest.mark.parametrize("n_probes", [0, 8])
+def test_rows_arranged_for_locality_get_the_same_answer(c, n_probes):
+    graph, bags = random_bags(7, n=80, c=c)
+    settings = Settings(n_probes=n_probes)
+    expected = solve(graph, bags, settings)
+    graph.locality = np.random.default_rng(0).permutation(80)
+    found = solve(graph, bags, settings)
+    np.testing.assert_allclose(found.F, expected.F, atol=1e-6)
+    assert found.unique == expected.unique
+    assert (
+        graph.arranged().affinity_ != graph.affinity_[graph.locality][:, graph.locality]
+    ).nnz == 0
+
+
+@pytest.mark.parametrize("solver", ["accelerated", "plain"])
+def test_settled_labels_are_those_of_convergence(solver):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    X = rng.normal(size=(400, 2)) + 3.0 * y[:, None]
+    bags = match_bags(
+        400, bags=np.arange(400) % 20, proportions=Totals.from_labels(y, np.arange(400) % 20)
+    )
+    graph, ranks = KNNGraph(10).fit(X), np.arange(400)
+    settings = Settings(solver=solver, n_probes=0, max_iter=20000)
+    whole = solve(graph, bags, settings, ranks=ranks)
+    early = solve(graph, bags, replace(settings, stop="settled"), ranks=ranks)
+    assert whole.status is Status.CONVERGED
+    assert early.status is Status.SETTLED
+    assert early.as_asked
+    assert not early.converged
+    assert early.n_iter < whole.n_iter
+    assert early.residual < 1e-9
+    labels = [quota(solution.F, bags, ranks).labels for solution in (whole, early)]
+    assert (labels[0] != labels[1]).mean() <= 0.01

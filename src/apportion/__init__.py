@@ -20,7 +20,8 @@ from apportion.exceptions import (
     IsolatedRowsWarning,
     SupervisionError,
 )
-from apportion.graph import KNNGraph, PrecomputedGraph, RBFGraph
+from apportion.graph import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
+from apportion.parquet import read_rows
 from apportion.totals import Totals
 
 __version__ = version("apportion")
@@ -29,6 +30,7 @@ __all__ = [
     "EMLLP",
     "LPLLP",
     "AmbiguousTotalsWarning",
+    "AnchorGraph",
     "BagDesignWarning",
     "BagReport",
     "Diagnosis",
@@ -46,4 +48,5 @@ __all__ = [
     "WeightedKNN",
     "__version__",
     "diagnose",
+    "read_rows",
 ]

@@ -17,7 +17,7 @@ def refuse_if_too_large(what: str, needed: int, instead: str) -> None:
     free = free_bytes()
     if free is not None and needed > free:
         raise MemoryError(
-            f"{what} needs {_readable(needed)} and {_readable(free)} are free; "
+            f"{what} needs {readable(needed)} and {readable(free)} are free; "
             f"nothing was allocated. Use {instead}."
         )
 
@@ -47,5 +47,6 @@ def _container_free() -> int | None:
         return None
 
 
-def _readable(n_bytes: int) -> str:
+def readable(n_bytes: int) -> str:
+    """Return a number of bytes as people read it."""
     return f"{n_bytes / 2**30:.2f} GiB" if n_bytes >= 2**27 else f"{n_bytes / 2**20:.1f} MiB"

@@ -23,10 +23,15 @@ from apportion.graph.propagate import Metric
 from apportion.project import MassProjection, Method
 
 Solver = Literal["accelerated", "plain", "literal"]
+Stop = Literal["converged", "settled"]
 
 _MOST_COMPONENTS = 1000
 """More components than this are asked about by a probe: deciding would cost more."""
 
+
+_LOOK_EVERY = 5
+_QUIET_LOOKS = 2
+_HARDLY_ANY = 1e-4
 
 _INEXACT = 0.05
 """P of a step is found up to this share of the step's length."""
@@ -36,6 +41,7 @@ class Status(Enum):
     """How a run ended; the value says what to do about it."""
 
     CONVERGED = "converged: a further step changes nothing and all masses are kept"
+    SETTLED = "stopped early, as asked: the labels have settled, the soft labels not converged"
     MAX_ITER = (
         "not converged: the iterations ran out. Raise max_iter, or tol if the labels are good "
         "enough"
@@ -91,6 +97,11 @@ class Solution:
         """Whether the run reached its tolerance."""
         return self.status is Status.CONVERGED
 
+    @property
+    def as_asked(self) -> bool:
+        """Whether the run ended where it was asked to end."""
+        return self.status in (Status.CONVERGED, Status.SETTLED)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -103,6 +114,7 @@ class Settings:
     projection: Method = "nearest"
     prior_weight: float = 0.0
     n_probes: int = 8
+    stop: Stop = "converged"
     tol: float = 1e-8
     max_iter: int = 2000
 
@@ -183,7 +195,41 @@ class Problem:
         )
 
 
-def descend_plainly(problem: Problem, start: FloatArray, tol: float, max_iter: int) -> Solution:
+class Settling:
+    """Watches the labels that soft labels decode to, every few iterations."""
+
+    def __init__(self, problem: Problem, decode: Quotas) -> None:
+        self._problem = problem
+        self._decode = decode
+        self._iteration = 0
+        self._quiet = 0
+        self._labels: IntArray | None = None
+
+    def __call__(self, columns: FloatArray) -> bool:
+        """Return whether hardly a label changed between the last looks."""
+        self._iteration += 1
+        if self._iteration % _LOOK_EVERY:
+            return False
+        labels = self._decode(self._problem.project.from_columns(columns)).labels
+        before, self._labels = self._labels, labels
+        if before is None:
+            return False
+        still = np.count_nonzero(labels != before) <= _HARDLY_ANY * len(labels)
+        self._quiet = self._quiet + 1 if still else 0
+        return self._quiet >= _QUIET_LOOKS
+
+
+Settled = Callable[[FloatArray], bool]
+
+
+def _never(columns: FloatArray) -> bool:
+    """Return that labels have not settled, without a look."""
+    return False
+
+
+def descend_plainly(
+    problem: Problem, start: FloatArray, tol: float, max_iter: int, settled: Settled = _never
+) -> Solution:
     """Repeat the paper's two steps, propagate and project, until nothing changes.
 
     The step is 1, and shorter only where the energy is too steep for it: with a heavy prior.
@@ -201,11 +247,14 @@ def descend_plainly(problem: Problem, start: FloatArray, tol: float, max_iter: i
             break
         F, PF = moved, Propagated(problem.P(moved))
         energies.append(problem.energy(F, PF))
+        if settled(F):
+            status = Status.SETTLED
+            break
     return problem.solution(F, PF, status, energies)
 
 
 def descend_with_momentum(
-    problem: Problem, start: FloatArray, tol: float, max_iter: int
+    problem: Problem, start: FloatArray, tol: float, max_iter: int, settled: Settled = _never
 ) -> Solution:
     """Minimise the energy by accelerated projected gradient steps of length 1/L.
 
@@ -254,6 +303,9 @@ def descend_with_momentum(
             if problem.stationarity(F, PF) <= enough:
                 status = Status.CONVERGED
                 break
+        if settled(F):
+            status = Status.SETTLED
+            break
     return problem.solution(F, PF, status, energies)
 
 
@@ -308,8 +360,12 @@ def solve(
     momentum = settings.solver == "accelerated" and method == "nearest"
     descend = descend_with_momentum if momentum else descend_plainly
 
+    ranks = np.arange(bags.n_rows) if ranks is None else ranks
+    decode = Quotas(bags, ranks) if settings.stop == "settled" else None
+
     def run(point: FloatArray) -> Solution:
-        return descend(problem, project.to_columns(point), settings.tol, settings.max_iter)
+        settled = _never if decode is None else Settling(problem, decode)
+        return descend(problem, project.to_columns(point), settings.tol, settings.max_iter, settled)
 
     solution = run(prior if start is None else start)
     if not literal:
@@ -390,7 +446,7 @@ def _probe(
     graph: Graph,
     bags: Bags,
     settings: Settings,
-    ranks: IntArray | None,
+    ranks: IntArray,
     rng: np.random.Generator | None,
 ) -> Solution:
     """Ask whether another start ends elsewhere; if so, keep the smoothest of several ends.
@@ -402,7 +458,6 @@ def _probe(
     if settings.n_probes == 0 or not first.converged:
         return first
     rng = np.random.default_rng(0) if rng is None else rng
-    ranks = np.arange(bags.n_rows) if ranks is None else ranks
     unknown = unsupervised_rows(graph, bags)
     ends = [first]
     for _ in range(settings.n_probes):

@@ -33,6 +33,9 @@ from apportion.hashing import hash_ranks
 from apportion.metrics import bag_errors, soft
 from apportion.project import reconcile
 from apportion.tables import columns_for, factorize
+from apportion.threads import slices
+
+_BLOCK_ROWS = 2**16
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
@@ -252,13 +255,19 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError(f"{_text_column(X)}: {error}. Drop or encode it.") from error
             raise
         values = X.data if sparse.issparse(X) else X
-        if not np.isfinite(values).all():
+        largest = max(-float(values.min(initial=0.0)), float(values.max(initial=0.0)))
+        if not math.isfinite(largest):
             if sparse.issparse(X):
                 cells = X.tocoo()
                 bad = np.flatnonzero(~np.isfinite(cells.data))[0]
                 i, j, value = int(cells.row[bad]), int(cells.col[bad]), cells.data[bad]
             else:
-                i, j = (int(place) for place in np.argwhere(~np.isfinite(X))[0])
+                i = next(
+                    part.start + int(np.argmax(bad))
+                    for part in slices(len(X), _BLOCK_ROWS)
+                    if (bad := ~np.isfinite(X[part]).all(axis=1)).any()
+                )
+                j = int(np.argmax(~np.isfinite(X[i])))
                 value = X[i, j]
             kind = "NaN" if np.isnan(value) else "inf"
             names = getattr(self, "feature_names_in_", None)
@@ -267,7 +276,6 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
                 f"row {i}, {column}: found {kind}. Allowed: finite numbers. To mend: fill the cell "
                 "(e.g. sklearn.impute.SimpleImputer) or drop the row."
             )
-        largest = float(np.abs(values).max(initial=0.0))
         if X.dtype == np.float32 and not 1e-15 < largest < 1e15:
             X = X.astype(np.float64)  # float32 could not hold the squares
         if largest > 1e100 or 0 < largest < 1e-100:

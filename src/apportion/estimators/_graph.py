@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from typing import Any
 
@@ -27,13 +28,15 @@ from apportion.graph import (
     KNNGraph,
     PrecomputedGraph,
     RBFGraph,
+    choose_graph,
     weighted_neighbours,
 )
 from apportion.project import MassProjection
 from apportion.solve import Solution, unsupervised_rows
 
+_log = logging.getLogger("apportion")
+
 _NAMED_GRAPHS: dict[str, type[Graph]] = {
-    "auto": KNNGraph,
     "knn": KNNGraph,
     "anchor": AnchorGraph,
     "rbf": RBFGraph,
@@ -47,6 +50,7 @@ class GraphClassifier(BagClassifier):
     graph: str | Graph
 
     graph_: Graph
+    graph_choice_: str
 
     @property
     def _sees_features(self) -> bool:
@@ -81,16 +85,30 @@ class GraphClassifier(BagClassifier):
         project = MassProjection(matched, np.ones(len(F)))
         return project.from_columns(project(project.to_columns(F)))
 
-    def _new_graph(self) -> Graph:
+    def _asked_graph(self) -> Graph | None:
+        """Return the graph that was asked for, or None where it is to be chosen."""
         if isinstance(self.graph, Graph):
             return clone(self.graph)
         if isinstance(self.graph, str) and self.graph in _NAMED_GRAPHS:
             return _NAMED_GRAPHS[self.graph]()
+        if isinstance(self.graph, str) and self.graph == "auto":
+            return None
         raise ValueError(
-            f"The 'graph' parameter of {type(self).__name__} must be one of "
+            f"The 'graph' parameter of {type(self).__name__} must be one of 'auto', "
             f"{', '.join(map(repr, _NAMED_GRAPHS))} or a graph object such as KNNGraph(). "
             f"Got {self.graph!r} instead."
         )
+
+    def _rows_and_graph(self, X: Any, asked: Graph | None) -> tuple[Any, Graph]:
+        """Return X as numbers, and the graph that was asked for or one chosen for X."""
+        sparse_too = asked is not None and not asked.sees_features
+        X = self._checked_rows(X, reset=True, sparse_too=sparse_too)
+        if asked is not None:
+            self.graph_choice_ = f"{type(asked).__name__}: as asked for"
+            return X, asked
+        graph, self.graph_choice_ = choose_graph(*X.shape)
+        _log.info("graph=%r is %s", self.graph, self.graph_choice_)
+        return X, graph
 
     def _keep(self, matched: Bags, graph: Graph, F: FloatArray, by_quota: Decoding) -> None:
         """Keep the graph beside what every estimator keeps."""
@@ -144,7 +162,7 @@ def warn_of_unsupervised_rows(graph: Graph, bags: Bags) -> None:
 
 def warn_of_solution(solution: Solution, tol: float) -> None:
     """Warn of a run that did not converge, and of totals that admit several answers."""
-    if not solution.converged:
+    if not solution.as_asked:
         warnings.warn(
             f"LP-LLP {solution.status.value} (after {solution.n_iter} iterations: stationarity "
             f"{solution.stationarity:.1e}, constraint residual {solution.residual:.1e}, "

@@ -23,8 +23,9 @@ class LabelPropagation(GraphClassifier):
 
     Parameters
     ----------
-    graph : {"auto", "knn", "rbf", "precomputed"} or Graph, default="auto"
-        The graph of similar rows; `"auto"` is `KNNGraph()`.
+    graph : {"auto", "knn", "anchor", "rbf", "precomputed"} or Graph, default="auto"
+        The graph of similar rows. `"auto"` is nearest neighbours, and anchors for more rows than
+        can be searched or held; see `choose_graph`.
     alpha : float, default=0.5
         How much of a label comes from the neighbours, in (0, 1).
     order : int, optional
@@ -44,6 +45,8 @@ class LabelPropagation(GraphClassifier):
         Given against assigned, for both decodings.
     graph_ : Graph
         The fitted graph.
+    graph_choice_ : str
+        Which graph it is, and why.
 
     Examples
     --------
@@ -91,9 +94,9 @@ class LabelPropagation(GraphClassifier):
         if self.order is not None:
             self._require_number("order", 1, whole=True)
         self._require_choice("decode", ("threshold", "quota"))
-        graph = self._new_graph()
+        asked = self._asked_graph()
         matched = self._matched(X, y, bags, proportions)
-        X = self._checked_rows(X, reset=True, sparse_too=not graph.sees_features)
+        X, graph = self._rows_and_graph(X, asked)
         graph = graph.fit(X)
         warn_of_graph(graph)
 

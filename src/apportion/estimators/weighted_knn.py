@@ -18,9 +18,9 @@ class WeightedKNN(GraphClassifier):
 
     Parameters
     ----------
-    graph : {"auto", "knn", "rbf", "precomputed"} or Graph, default="auto"
-        The graph of similar rows; `"auto"` is `KNNGraph()`, `KNNGraph(k)` sets the number of
-        neighbours.
+    graph : {"auto", "knn", "anchor", "rbf", "precomputed"} or Graph, default="auto"
+        The graph of similar rows; `"auto"` chooses by their number, `KNNGraph(k)` sets the
+        number of neighbours.
     decode : {"quota", "threshold"}, default="quota"
         How the fitted rows are labelled: every bag exactly its counts, or every row its most likely
         class.
@@ -41,6 +41,8 @@ class WeightedKNN(GraphClassifier):
         What the totals can tell apart.
     graph_ : Graph
         The fitted graph.
+    graph_choice_ : str
+        Which graph it is, and why.
 
     Examples
     --------
@@ -79,9 +81,9 @@ class WeightedKNN(GraphClassifier):
             The fitted estimator.
         """
         self._require_choice("decode", ("quota", "threshold"))
-        graph = self._new_graph()
+        asked = self._asked_graph()
         matched = self._matched(X, y, bags, proportions)
-        X = self._checked_rows(X, reset=True, sparse_too=not graph.sees_features)
+        X, graph = self._rows_and_graph(X, asked)
         self._warn_of_design(matched)
         graph = graph.fit(X)
         warn_of_graph(graph)

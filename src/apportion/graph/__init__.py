@@ -2,6 +2,7 @@
 
 from apportion.graph.anchor import AnchorGraph
 from apportion.graph.base import Graph, weighted_neighbours
+from apportion.graph.choice import choose_graph
 from apportion.graph.knn import KNNGraph
 from apportion.graph.precomputed import PrecomputedGraph
 from apportion.graph.propagate import Propagated, Propagator, metric_weights, propagator
@@ -15,6 +16,7 @@ __all__ = [
     "Propagated",
     "Propagator",
     "RBFGraph",
+    "choose_graph",
     "metric_weights",
     "propagator",
     "weighted_neighbours",

@@ -76,7 +76,7 @@ class AnchorGraph(Graph):
         sample = X[np.argsort(hash_ranks(X, len(X)))[: _ROWS_PER_ANCHOR * wanted]]
         self._singles = SinglePrecision(X, sample)
         centres = _centres(self._singles(sample), wanted)
-        Z, nearest, squares = self._tied(X, centres)
+        Z, nearest, _, scales = self._tied(X, centres)
 
         used = np.unique(nearest)
         if len(used) < len(centres):
@@ -91,8 +91,8 @@ class AnchorGraph(Graph):
         self._components = None
 
         rows = np.maximum(np.bincount(nearest[:, 0], minlength=m), 1)
-        usual = np.bincount(nearest[:, 0], squares, m) / rows
-        self._usual_squares = np.maximum(usual, _LEAST * usual.mean())
+        usual = np.bincount(nearest[:, 0], scales, m) / rows
+        self._usual_scales = np.maximum(usual, _LEAST * usual.mean())
         return self
 
     def multiply(self, F: FloatArray) -> FloatArray:
@@ -131,8 +131,8 @@ class AnchorGraph(Graph):
 
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
         """Return the weights of new rows on the anchors, and which rows are far from them."""
-        Z, nearest, squares = self._tied(X, self._centres)
-        far = squares > FAR * self._usual_squares[nearest[:, 0]]
+        Z, nearest, squares, _ = self._tied(X, self._centres)
+        far = squares > FAR * self._usual_scales[nearest[:, 0]]
         return _sparse_rows(Z, nearest, len(self._centres)), far
 
     def to_anchors(self, F: FloatArray) -> FloatArray:
@@ -174,8 +174,10 @@ class AnchorGraph(Graph):
             shape=(part.stop - part.start, self.ties_.shape[1]),
         )
 
-    def _tied(self, X: Any, centres: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Return rows' weights, their anchors, and the squared distance to the nearest."""
+    def _tied(
+        self, X: Any, centres: FloatArray
+    ) -> tuple[FloatArray, IntArray, FloatArray, FloatArray]:
+        """Return rows' weights, their anchors, and the least and greatest squared distance."""
         import faiss
 
         index = faiss.IndexFlatL2(centres.shape[1])
@@ -184,14 +186,15 @@ class AnchorGraph(Graph):
         Z: FloatArray = np.empty((len(X), s))
         nearest: IntArray = np.empty((len(X), s), dtype=np.int32)
         closest: FloatArray = np.empty(len(X))
+        scales: FloatArray = np.empty(len(X))
         for part in slices(len(X), _BLOCK_ROWS):
             squares, nearest[part] = index.search(self._singles(X[part]), s)
             squares = np.maximum(squares, 0.0).astype(np.float64)
             farthest = squares[:, -1:]
             weights = np.exp(-squares / np.where(farthest > 0, farthest, 1.0))
             Z[part] = weights / weights.sum(axis=1, keepdims=True)
-            closest[part] = squares[:, 0]
-        return Z, nearest, closest
+            closest[part], scales[part] = squares[:, 0], squares[:, -1]
+        return Z, nearest, closest, scales
 
     def _wanted_anchors(self, n: int) -> int:
         if not isinstance(self.n_nearest, Integral) or self.n_nearest < 1:

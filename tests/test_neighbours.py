@@ -1,0 +1,173 @@
+"""Neighbour search: exact where it says so, its recall measured where not."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from apportion import LPLLP, KNNGraph, Totals
+from apportion.graph import knn, neighbours
+from apportion.graph.neighbours import (
+    FlatSearch,
+    ListSearch,
+    PairSearch,
+    SinglePrecision,
+    TreeSearch,
+    distances_to,
+    neighbour_search,
+)
+from apportion.hashing import hash_ranks
+
+
+def true_lists(X, k):
+    squares = ((X[:, None].astype(np.float64) - X[None].astype(np.float64)) ** 2).sum(axis=2)
+    np.fill_diagonal(squares, np.inf)
+    return np.argsort(squares, axis=1)[:, :k]
+
+
+def found_share(found, truth):
+    return np.mean([len(set(a) & set(b)) / len(b) for a, b in zip(found, truth, strict=True)])
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Overlapping clusters, more than enough for inverted lists."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 12)) + 2.0 * rng.normal(size=(15, 12))[rng.integers(0, 15, 6000)]
+    return X[np.argsort(hash_ranks(X, len(X)))]
+
+
+@pytest.mark.parametrize("kind", [TreeSearch, PairSearch, FlatSearch])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_exact_searches_find_the_true_neighbours(kind, dtype):
+    X = np.random.default_rng(0).normal(size=(300, 5)).astype(dtype)
+    np.testing.assert_array_equal(kind(X).lists(7), true_lists(X, 7))
+    assert kind(X).recall == 1.0
+    new = np.random.default_rng(1).normal(size=(20, 5)).astype(dtype)
+    nearest = kind(X).nearest(new, 3)
+    assert all(
+        set(row) == set(np.argsort(((X - x) ** 2).sum(axis=1))[:3])
+        for row, x in zip(nearest, new, strict=True)
+    )
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("scale", [1e-90, 1.0, 1e90])
+def test_single_precision_is_not_felt(offset, scale):
+    """Tight groups far apart: squared distances drown in the rounding of single precision."""
+    rng = np.random.default_rng(0)
+    X = scale * (1e3 * rng.normal(size=(20, 8))[np.arange(200) % 20] + offset)
+    X += scale * 1e-3 * rng.normal(size=X.shape)
+    truth = true_lists(X / scale, 5)
+    np.testing.assert_array_equal(np.sort(FlatSearch(X).lists(5)), np.sort(truth))
+
+
+def test_lists_reach_the_recall_that_is_asked_for(many):
+    truth = true_lists(many[:, :], 10)
+    shares, probes = [], []
+    for recall in (0.5, 0.8, 0.95, 0.99):
+        search = ListSearch(many, 10, recall)
+        share = found_share(search.lists(10), truth)
+        assert share >= recall - 0.005
+        assert share == pytest.approx(search.recall, abs=0.02)
+        assert f"{search.recall:.1%}" in search.how
+        shares.append(share)
+        probes.append(search._index.nprobe)
+    assert shares == sorted(shares)
+    assert probes == sorted(probes)
+    assert probes[0] < probes[-1] < search._n_lists
+
+
+def test_lists_are_whole_and_without_the_row_itself(many):
+    search = ListSearch(many, 10, 0.6)
+    lists = search.lists(10)
+    assert (lists >= 0).all()
+    assert (lists != np.arange(len(many))[:, None]).all()
+    assert all(len(set(row)) == 10 for row in lists)
+    np.testing.assert_array_equal(np.sort(search.order), np.arange(len(many)))
+    distances = distances_to(many, many, lists)
+    assert (np.diff(distances, axis=1) >= -1e-6 * distances[:, :-1]).all()
+
+
+def test_a_list_too_short_is_filled_from_the_others(many):
+    """One probe of small lists cannot hold 200 neighbours."""
+    search = ListSearch(many[:500], 3, 0.1)
+    search._index.nprobe = 1
+    found = search.nearest(many[:50], 200)
+    assert (found >= 0).all()
+    assert all(len(set(row)) == 200 for row in found)
+
+
+def test_the_same_search_twice_and_through_a_pickle(many):
+    one, other = ListSearch(many, 10, 0.9), ListSearch(many, 10, 0.9)
+    np.testing.assert_array_equal(one.lists(10), other.lists(10))
+    again = pickle.loads(pickle.dumps(one))
+    np.testing.assert_array_equal(again.nearest(many[:100], 5), one.nearest(many[:100], 5))
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "recall", "kind"),
+    [
+        (50, 3, 0.95, TreeSearch),
+        (50, 7, 0.95, PairSearch),
+        (5000, 7, 0.95, FlatSearch),
+        (9000, 7, 0.95, ListSearch),
+        (9000, 7, 1.0, FlatSearch),
+        (9000, 6, 0.95, TreeSearch),
+    ],
+)
+def test_the_search_follows_rows_and_features(monkeypatch, n, d, recall, kind):
+    monkeypatch.setattr(neighbours, "FLAT_POINTS", 8000)
+    points = np.random.default_rng(0).normal(size=(n, d))
+    assert type(neighbour_search(points, 5, recall)) is kind
+
+
+def test_graph_by_lists_is_that_of_the_rows_in_any_order(monkeypatch, many):
+    monkeypatch.setattr(neighbours, "FLAT_POINTS", 1000)
+    graph = KNNGraph(8).fit(many)
+    assert 0.94 < graph.recall_ < 1
+    order = np.random.default_rng(1).permutation(len(many))
+    shuffled = KNNGraph(8).fit(many[order])
+    difference = graph.affinity_[order][:, order] - shuffled.affinity_
+    assert abs(difference).max() < 1e-9
+    exact = KNNGraph(8, recall=1.0).fit(many)
+    assert exact.recall_ == 1.0
+    assert graph.affinity_.nnz == pytest.approx(exact.affinity_.nnz, rel=0.05)
+
+
+@pytest.mark.parametrize("recall", [0.0, 1.5, "all", None])
+def test_an_impossible_recall_is_refused(recall):
+    with pytest.raises(ValueError, match=r"The 'recall' parameter of KNNGraph must be a float in"):
+        KNNGraph(recall=recall).fit(np.zeros((3, 1)))
+
+
+def test_single_precision_comes_back():
+    X = np.random.default_rng(0).normal(size=(50, 3)) * 1e50 + 1e50
+    singles = SinglePrecision(X, X[:10])
+    assert singles(X).dtype == np.float32
+    assert np.abs(singles(X)).max() <= 1.0
+    np.testing.assert_allclose(singles.back(singles(X)), X, atol=1e44)
+
+
+def test_the_graph_knows_where_near_rows_stand_together(monkeypatch, many):
+    """Copies included: the answer of LP-LLP does not feel the order it is worked out in."""
+    monkeypatch.setattr(neighbours, "FLAT_POINTS", 1000)
+    X = np.vstack([many[:3000], many[:200]])
+    plain = KNNGraph(8).fit(X)
+    assert plain.locality is None
+    monkeypatch.setattr(knn, "_ROWS_OUT_OF_CACHE", 1000)
+    graph = KNNGraph(8).fit(X)
+    np.testing.assert_array_equal(np.sort(graph.locality), np.arange(len(X)))
+    place = np.argsort(graph.locality)
+    cells = plain.affinity_.tocoo()
+    apart = np.abs(place[cells.row] - place[cells.col]).mean()
+    assert apart < 0.8 * np.abs(cells.row - cells.col).mean()
+    y = (X[:, 0] > 0).astype(int)
+    bags = np.random.default_rng(0).integers(0, 60, len(X))
+    totals = Totals.from_labels(y, bags)
+    soft = LPLLP(KNNGraph(8)).fit(X, bags=bags, proportions=totals).label_distributions_
+    monkeypatch.setattr(knn, "_ROWS_OUT_OF_CACHE", 10**9)
+    expected = LPLLP(KNNGraph(8)).fit(X, bags=bags, proportions=totals).label_distributions_
+    np.testing.assert_allclose(soft, expected, atol=1e-5)
