@@ -154,7 +154,7 @@ def test_single_precision_comes_back():
 def test_the_graph_knows_where_near_rows_stand_together(monkeypatch, many):
     """Copies included: the answer of LP-LLP does not feel the order it is worked out in."""
     monkeypatch.setattr(neighbours, "FLAT_POINTS", 1000)
-    X = np.vstack([many[:3000], many[:200]])
+    X = np.vstack([many[:5000], many[:200]])
     plain = KNNGraph(8).fit(X)
     assert plain.locality is None
     monkeypatch.setattr(knn, "_ROWS_OUT_OF_CACHE", 1000)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from apportion import LPLLP, KNNGraph, Totals
 from apportion.bags import match_bags
 from apportion.datasets import make_bags, make_half_kernel
-from apportion.decode import quota
+from apportion.decode import Quotas, quota
 from apportion.hashing import hash_ranks
 from apportion.refine import clearly_smoother, refine
 
@@ -27,7 +27,7 @@ def test_smoothness_never_falls_and_counts_stay(seed, c):
     graph, ranks = KNNGraph(int(rng.integers(1, 4))).fit(X), hash_ranks(X, n)
     F = bags.with_given(rng.dirichlet(np.ones(c), n))
     start = quota(F, bags, ranks)
-    end = refine(graph, bags, F, start, ranks)
+    end = refine(graph, Quotas(bags, ranks), F, start)
     one_hot = np.eye(c)
     assert graph.smoothness(one_hot[end.labels]) >= graph.smoothness(one_hot[start.labels])
     np.testing.assert_array_equal(
@@ -42,7 +42,8 @@ def test_isolated_rows_do_not_break_it():
     bags = match_bags(20, bags=np.arange(20) % 2, proportions=np.array([[0.3, 0.7], [0.6, 0.4]]))
     F = bags.prior()
     ranks = hash_ranks(X, 20)
-    end = refine(KNNGraph(3).fit(X), bags, F, quota(F, bags, ranks), ranks)
+    decode = Quotas(bags, ranks)
+    end = refine(KNNGraph(3).fit(X), decode, F, decode(F))
     np.testing.assert_array_equal(bags.groups.sum(np.eye(2)[end.labels]), bags.lower)
 
 
@@ -82,13 +83,13 @@ def test_random_starts_are_for_small_problems_of_exact_totals():
     graph, ranks = KNNGraph().fit(X), hash_ranks(X, len(X))
     wrong = (X[:, 0] > 0).astype(int)
     exact = match_bags(len(X), bags=codes, proportions=totals)
-    found = clearly_smoother(graph, exact, wrong, ranks)
+    found = clearly_smoother(graph, Quotas(exact, ranks), wrong, ranks)
     np.testing.assert_array_equal(
         exact.groups.sum(np.eye(2)[found.labels]), exact.groups.sum(np.eye(2)[y])
     )
-    assert clearly_smoother(graph, exact, found.labels, ranks) is None
+    assert clearly_smoother(graph, Quotas(exact, ranks), found.labels, ranks) is None
     free = match_bags(len(X), bags=[None, *codes[1:].tolist()], proportions=totals)
-    assert clearly_smoother(graph, free, wrong, ranks) is None
+    assert clearly_smoother(graph, Quotas(free, ranks), wrong, ranks) is None
     rough = Totals.from_intervals(totals.lower - 0.1, totals.lower + 0.1)
     rough = match_bags(len(X), bags=codes, proportions=rough)
-    assert clearly_smoother(graph, rough, wrong, ranks) is None
+    assert clearly_smoother(graph, Quotas(rough, ranks), wrong, ranks) is None

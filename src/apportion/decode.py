@@ -55,6 +55,7 @@ class Quotas:
 
     def __init__(self, bags: Bags, ranks: IntArray) -> None:
         self.bags = bags
+        self._loose = np.flatnonzero(bags.open_groups.codes < 0)
         blocks = bags.open_groups.blocks(max(1, _BLOCK_CELLS // bags.n_classes))
         self._blocks = [
             block._replace(
@@ -74,7 +75,9 @@ class Quotas:
             How many open rows of each bag get each class, by default the bag's masses rounded by
             largest remainder: `bag_counts(F, bags)`.
         """
-        labels, tied = threshold(F)
+        labels = np.zeros(len(F), dtype=np.intp)
+        tied = np.zeros(len(F), dtype=bool)
+        labels[self._loose], tied[self._loose] = threshold(F[self._loose])
         quotas = bag_counts(F, self.bags) if counts is None else counts
 
         def decode(block: GroupBlock) -> None:

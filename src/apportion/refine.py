@@ -8,8 +8,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from apportion._typing import FloatArray, IntArray
-from apportion.bags import Bags
-from apportion.decode import Decoding, Quotas, bag_counts, quota
+from apportion.decode import Decoding, Quotas, bag_counts
 from apportion.graph import Graph
 
 _WEIGHT_OF_SOFT_LABELS = 0.1
@@ -20,7 +19,7 @@ _CLEARLY = 0.01
 _MOST_ROWS = 1000
 
 
-def refine(graph: Graph, bags: Bags, F: FloatArray, labels: Decoding, ranks: IntArray) -> Decoding:
+def refine(graph: Graph, decode: Quotas, F: FloatArray, labels: Decoding) -> Decoding:
     """Return labels with the same counts in every bag and a higher smoothness on the graph.
 
     Soft labels are blurred where two classes meet, and the labels taken from them with them. Here
@@ -29,8 +28,8 @@ def refine(graph: Graph, bags: Bags, F: FloatArray, labels: Decoding, ranks: Int
     (1/n) Σ s_ij 1[y_i = y_j] rises; no true label is looked at. Rows that were tied stay tied: what
     they got began with a tie-break.
     """
+    bags = decode.bags
     counts = bag_counts(F, bags)
-    decode = Quotas(bags, ranks)
     best, smoothness, changed = labels, -np.inf, labels
     for _ in range(_MOST_ROUNDS):
         one_hot = np.eye(bags.n_classes)[changed.labels]
@@ -45,7 +44,7 @@ def refine(graph: Graph, bags: Bags, F: FloatArray, labels: Decoding, ranks: Int
 
 
 def clearly_smoother(
-    graph: Graph, bags: Bags, labels: IntArray, ranks: IntArray
+    graph: Graph, decode: Quotas, labels: IntArray, ranks: IntArray
 ) -> Decoding | None:
     """Return labels found from random smooth starts, if they are clearly smoother than `labels`.
 
@@ -59,11 +58,12 @@ def clearly_smoother(
     Looked for only with two classes, where it is cheap, and where every row lies in a bag of exact
     totals: a free row is smooth in the class of its neighbours, whatever that is.
     """
+    bags = decode.bags
     exact = np.allclose(bags.lower, bags.upper) and (bags.codes >= 0).all()
     if bags.n_classes != 2 or bags.n_rows > _MOST_ROWS or not exact:
         return None
     starts = _random_orders(graph, ranks)
-    refined = [refine(graph, bags, F, quota(F, bags, ranks), ranks) for F in starts]
+    refined = [refine(graph, decode, F, decode(F)) for F in starts]
     smoothness = [graph.label_smoothness(one.labels, 2) for one in refined]
     best = int(np.argmax(smoothness))
     if smoothness[best] <= graph.label_smoothness(labels, 2) + _CLEARLY:

@@ -21,6 +21,7 @@ from apportion.decode import Quotas
 from apportion.graph import Graph, Propagated, Propagator, propagator
 from apportion.graph.propagate import Metric
 from apportion.project import MassProjection, Method
+from apportion.threads import in_threads, slices
 
 Solver = Literal["accelerated", "plain", "literal"]
 Stop = Literal["converged", "settled"]
@@ -29,6 +30,7 @@ _MOST_COMPONENTS = 1000
 """More components than this are asked about by a probe: deciding would cost more."""
 
 
+_BLOCK_ROWS = 2**16
 _LOOK_EVERY = 5
 _QUIET_LOOKS = 2
 _HARDLY_ANY = 1e-4
@@ -135,6 +137,7 @@ class Problem:
         # One column stands for two that differ alike, hence its weight.
         self.weights = P.weights[:, None] * (2.0 if project.one_column else 1.0)
         self.steepest = P.steepest + prior_weight
+        self._parts = slices(len(P.weights), _BLOCK_ROWS)
 
     def energy(self, F: FloatArray, PF: Propagated) -> float:
         """Return e(F), but for half the square of what PF leaves over."""
@@ -154,7 +157,11 @@ class Problem:
 
     def inner(self, A: FloatArray, B: FloatArray) -> float:
         """Return ⟨A, B⟩_M of differences between soft labels."""
-        return float(np.vdot(self.weights * A, B))
+        return sum(
+            in_threads(
+                lambda part: float(np.vdot(self.weights[part] * A[part], B[part])), self._parts
+            )
+        )
 
     def length(self, step: FloatArray) -> float:
         """Return ‖step‖_M of a difference between soft labels."""

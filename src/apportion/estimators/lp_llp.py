@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from apportion._typing import FloatArray, IntArray
 from apportion.bags import Bags
-from apportion.decode import Decoding, quota
+from apportion.decode import Decoding, Quotas, quota
 from apportion.estimators._base import all_or_nothing
 from apportion.estimators._graph import (
     GraphClassifier,
@@ -199,10 +199,11 @@ class LPLLP(GraphClassifier):
         warn_of_unsupervised_rows(graph, matched)
         warn_of_solution(solution, settings.tol)
         if self.refine and self.solver != "literal":
-            labels = refine(graph, matched, solution.F, labels, ranks)
+            decode = Quotas(matched, ranks)
+            labels = refine(graph, decode, solution.F, labels)
             other = None
             if self.prior is None:
-                other = clearly_smoother(graph, matched, labels.labels, ranks)
+                other = clearly_smoother(graph, decode, labels.labels, ranks)
             if other is not None:
                 labels = Decoding(other.labels, other.tied | labels.tied)
                 solution = _near(labels, graph, matched, settings, ranks, seed)
