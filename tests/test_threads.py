@@ -71,7 +71,7 @@ def test_ranks_tell_equal_rows_apart():
 
 @pytest.mark.parametrize("c", [2, 3])
 def test_blocks_of_bags_do_not_change_the_answer(monkeypatch, c):
-    from apportion import Totals, decode
+    from apportion import Totals
     from apportion.bags import match_bags
 
     rng = np.random.default_rng(c)
@@ -87,8 +87,8 @@ def test_blocks_of_bags_do_not_change_the_answer(monkeypatch, c):
         return soft, Quotas(bags, ranks)(F).labels
 
     soft, hard = answers()
-    monkeypatch.setattr(project, "_BLOCK_CELLS", 50)
-    monkeypatch.setattr(decode, "_BLOCK_CELLS", 50)
+    monkeypatch.setattr(threads, "_LEAST_CELLS", 50)
+    monkeypatch.setattr(threads, "_MOST_CELLS", 50)
     soft_in_blocks, hard_in_blocks = answers()
     np.testing.assert_allclose(soft_in_blocks, soft, atol=1e-10)
     np.testing.assert_array_equal(hard_in_blocks, hard)

@@ -9,13 +9,11 @@ import numpy as np
 from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.multipliers import GroupBlock, Groups, nearest_totals
-from apportion.threads import in_threads
+from apportion.threads import block_rows, in_threads
 from apportion.transport import transport
 
 _GRAIN = 1e-9
 """Soft labels closer than this are tied: differences below it are rounding, not evidence."""
-
-_BLOCK_CELLS = 2**18
 
 
 class Decoding(NamedTuple):
@@ -56,7 +54,7 @@ class Quotas:
     def __init__(self, bags: Bags, ranks: IntArray) -> None:
         self.bags = bags
         self._loose = np.flatnonzero(bags.open_groups.codes < 0)
-        blocks = bags.open_groups.blocks(max(1, _BLOCK_CELLS // bags.n_classes))
+        blocks = bags.open_groups.blocks(block_rows(bags.n_rows, bags.n_classes))
         self._blocks = [
             block._replace(
                 rows=block.rows[np.argsort(block.groups.codes * len(ranks) + ranks[block.rows])]

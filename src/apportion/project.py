@@ -16,11 +16,9 @@ from apportion.multipliers import (
     onto_simplex,
     shift_into_box,
 )
-from apportion.threads import in_threads
+from apportion.threads import block_rows, in_threads
 
 Method = Literal["nearest", "alternating"]
-
-_BLOCK_CELLS = 2**18
 
 
 class _Block(NamedTuple):
@@ -79,9 +77,9 @@ class MassProjection:
         self._labels = self.to_columns(np.eye(bags.n_classes)[bags.given[self._fixed]])
         self._loose = np.flatnonzero(bags.open_groups.codes < 0)
         self._multipliers = np.zeros(self._lower.shape)
-        most_rows = max(1, _BLOCK_CELLS // self._lower.shape[1])
         self._blocks = [
-            _Block(*block, weights[block.rows]) for block in bags.open_groups.blocks(most_rows)
+            _Block(*block, weights[block.rows])
+            for block in bags.open_groups.blocks(block_rows(bags.n_rows, self._lower.shape[1]))
         ]
 
     def __call__(self, columns: FloatArray) -> FloatArray:

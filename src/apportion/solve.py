@@ -35,7 +35,7 @@ _LOOK_EVERY = 5
 _QUIET_LOOKS = 2
 _HARDLY_ANY = 1e-4
 
-_INEXACT = 0.05
+_INEXACT = 0.1
 """P of a step is found up to this share of the step's length."""
 
 

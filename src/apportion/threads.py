@@ -12,6 +12,9 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_LEAST_CELLS = 2**13
+_MOST_CELLS = 2**17
+
 _inside = threading.local()
 _pool: ThreadPoolExecutor | None = None
 
@@ -36,6 +39,12 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Re
     if len(items) < 2 or n_threads() < 2 or getattr(_inside, "a_worker", False):
         return [work(item) for item in items]
     return list(_the_pool().map(work, items))
+
+
+def block_rows(n_rows: int, n_columns: int) -> int:
+    """Return how many rows to work on at a time: all threads busy, and the work within cache."""
+    cells = n_rows * n_columns // (2 * n_threads())
+    return max(1, min(max(cells, _LEAST_CELLS), _MOST_CELLS) // n_columns)
 
 
 def slices(length: int, most: int) -> list[slice]:

@@ -24,7 +24,7 @@ from apportion.threads import in_threads, n_threads
 _PART_NUMBERS = 2**20
 """Rows that hold this many numbers are worked on at a time: their soft labels stay in cache."""
 
-_FEW_NUMBERS = 2**17
+_FEW_NUMBERS = 2**19
 """Rows that hold fewer numbers than this are not worth a thread."""
 
 Metric = Literal["degree", "euclidean"]
