@@ -12,8 +12,8 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_LEAST_CELLS = 2**13
-_MOST_CELLS = 2**17
+_LEAST_CELLS = 2**17
+_MOST_CELLS = 2**19
 
 _inside = threading.local()
 _pool: ThreadPoolExecutor | None = None
