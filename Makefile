@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check reproduce benchmark benchmark-methods picture clean
+.PHONY: demo test check reproduce benchmark benchmark-speed benchmark-methods picture clean
 
 demo: .venv/runtime
 	$(BIN)/python examples/demo.py
@@ -24,6 +24,11 @@ benchmark: .venv/dev
 	$(BIN)/python benchmarks/xor.py
 	$(BIN)/python benchmarks/acceleration.py
 	$(BIN)/python benchmarks/decoding.py
+
+benchmark-speed: .venv/dev
+	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/loop.py
 
 benchmark-methods: .venv/dev
 	$(BIN)/python benchmarks/psvm_reference.py

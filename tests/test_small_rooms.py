@@ -82,7 +82,14 @@ def test_the_demo_prints_given_against_assigned():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/recipes.md", "docs/methods.md", "docs/reproduction.md"]
+    "page",
+    [
+        "README.md",
+        "docs/recipes.md",
+        "docs/methods.md",
+        "docs/performance.md",
+        "docs/reproduction.md",
+    ],
 )
 def test_pages_print_what_they_say(page):
     """Python blocks followed by a text block are run in order; the text is what they print."""
