@@ -74,7 +74,7 @@ def test_lists_reach_the_recall_that_is_asked_for(many):
         assert share == pytest.approx(search.recall, abs=0.02)
         assert f"{search.recall:.1%}" in search.how
         shares.append(share)
-        probes.append(search._index.nprobe)
+        probes.append(search._lists.nprobe)
     assert shares == sorted(shares)
     assert probes == sorted(probes)
     assert probes[0] < probes[-1] < search._n_lists
@@ -94,7 +94,7 @@ def test_lists_are_whole_and_without_the_row_itself(many):
 def test_a_list_too_short_is_filled_from_the_others(many):
     """One probe of small lists cannot hold 200 neighbours."""
     search = ListSearch(many[:500], 3, 0.1)
-    search._index.nprobe = 1
+    search._lists.nprobe = 1
     found = search.nearest(many[:50], 200)
     assert (found >= 0).all()
     assert all(len(set(row)) == 200 for row in found)
