@@ -27,6 +27,7 @@ from apportion import LPLLP, AnchorGraph, KNNGraph, Totals
 from apportion.bags import match_bags
 from apportion.decode import Quotas
 from apportion.graph import propagate
+from apportion.graph.row_parts import row_parts
 from apportion.project import MassProjection
 from apportion.threads import in_threads, n_threads
 from clusters import overlapping_clusters
@@ -57,7 +58,7 @@ def compare_products(graph: Any) -> None:
         for dtype in (np.float64, np.float32):
             matrix = sparse.csr_array((W.data.astype(dtype), W.indices, W.indptr), shape=W.shape)
             vector = F.astype(dtype)
-            parts = [matrix[part] for part in propagate._parts(matrix)]
+            parts = [part.matrix for part in row_parts(matrix)]
             cells.append(least_seconds(partial(matrix.__matmul__, vector)))
             times = partial(_times, vector)
             cells.append(least_seconds(partial(in_threads, times, parts)))

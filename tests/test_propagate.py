@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import reference
-from apportion.graph import PrecomputedGraph, Propagated, metric_weights, propagate, propagator
+from apportion.graph import PrecomputedGraph, Propagated, metric_weights, propagator, row_parts
 
 
 def random_graph(n, seed, density=1.0):
@@ -167,8 +167,9 @@ def test_parts_of_the_rows_do_not_change_the_answer(monkeypatch):
     W = sparse.csr_array(random_graph(60, 3, 0.3))
     F = np.random.default_rng(0).random((60, 2))
     whole = propagator(PrecomputedGraph().fit(W))(F)
-    monkeypatch.setattr(propagate, "_PART_NUMBERS", 10)
-    monkeypatch.setattr(propagate, "_FEW_NUMBERS", 10)
+    monkeypatch.setattr(row_parts, "_PART_NUMBERS", 10)
+    monkeypatch.setattr(row_parts, "_FEW_NUMBERS", 10)
     P = propagator(PrecomputedGraph().fit(W))
     assert len(P._parts) > 5
     np.testing.assert_array_equal(P(F), whole)
+    np.testing.assert_array_equal(row_parts.multiply(W, F), W @ F)

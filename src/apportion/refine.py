@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 
 from apportion._typing import FloatArray, IntArray
 from apportion.decode import Decoding, Quotas, bag_counts
-from apportion.graph import Graph
+from apportion.graph import Graph, smoothness_of
 
 _WEIGHT_OF_SOFT_LABELS = 0.1
 _MOST_ROUNDS = 50
@@ -32,9 +32,8 @@ def refine(graph: Graph, decode: Quotas, F: FloatArray, labels: Decoding) -> Dec
     counts = bag_counts(F, bags)
     best, smoothness, changed = labels, -np.inf, labels
     for _ in range(_MOST_ROUNDS):
-        one_hot = np.eye(bags.n_classes)[changed.labels]
-        heard = graph.hear(one_hot)
-        risen = float(np.vdot(one_hot, heard)) / max(len(heard), 1)
+        heard = graph.hear_labels(changed.labels, bags.n_classes)
+        risen = smoothness_of(changed.labels, heard)
         if risen <= smoothness + 1e-12:
             break
         best, smoothness = changed, risen

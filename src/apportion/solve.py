@@ -274,7 +274,8 @@ def descend_with_momentum(
     F = problem.project(start)
     PF = Propagated(problem.P(F))
     energies = [problem.energy(F, PF)]
-    rounding = 1e-12 * problem.norm(F) ** 2
+    size = problem.norm(F)
+    rounding = 1e-12 * size**2
     enough = problem.enough(tol)
     Y, PY = F, PF
     t = 1.0
@@ -305,7 +306,7 @@ def descend_with_momentum(
         Y = moved + momentum * step
         F, PF = moved, P_moved
         energies.append(energy)
-        if L * gap <= enough * problem.norm(F):
+        if L * gap <= enough * size:
             PF = problem.P.sharpened(F, PF)
             if problem.stationarity(F, PF) <= enough:
                 status = Status.CONVERGED

@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator
 
 from apportion._typing import BoolArray, FloatArray, IntArray
+from apportion.graph.row_parts import multiply
 
 FAR = 50.0
 """A new row is far from a fitted one when their similarity is below exp(-50)."""
@@ -87,11 +88,21 @@ class Graph(BaseEstimator, ABC):
 
     def multiply(self, F: FloatArray) -> FloatArray:
         """Return W F."""
+        if sparse.issparse(self.affinity_):
+            return multiply(self.affinity_, F)
         return np.asarray(self.affinity_ @ F)
 
     def hear(self, F: FloatArray) -> FloatArray:
         """Return S F: what each row hears from its neighbours, 0 where it has none."""
         return self.multiply(F) / np.where(self.degrees_ > 0, self.degrees_, 1.0)[:, None]
+
+    def hear_labels(self, labels: IntArray, n_classes: int) -> FloatArray:
+        """Return S F of one label a row, given as positions in the classes."""
+        if n_classes != 2:
+            return self.hear(np.eye(n_classes)[labels])
+        second = self.hear((labels == 1).astype(np.float64)[:, None])
+        first = np.where(self.strengths > 0, 1.0, 0.0)[:, None] - second
+        return np.hstack([first, second])
 
     def smoothness(self, labels: FloatArray) -> float:
         """Return (1/n) Σ_ij s_ij y_i·y_j: the share of a row's similarity to rows of its label.
@@ -103,7 +114,7 @@ class Graph(BaseEstimator, ABC):
 
     def label_smoothness(self, labels: IntArray, n_classes: int) -> float:
         """Return the smoothness of one label a row, given as positions in the classes."""
-        return self.smoothness(np.eye(n_classes)[labels])
+        return smoothness_of(labels, self.hear_labels(labels, n_classes))
 
     @property
     def strengths(self) -> FloatArray:
@@ -131,6 +142,11 @@ class Graph(BaseEstimator, ABC):
         if self._components is None:
             self._components = _components(self.affinity_, _NEGLIGIBLE * self.degrees_)
         return self._components
+
+
+def smoothness_of(labels: IntArray, heard: FloatArray) -> float:
+    """Return how much of what the rows hear, class by class, is their own label."""
+    return float(heard[np.arange(len(labels)), labels].sum() / max(len(labels), 1))
 
 
 def _components(W: Affinity, floors: FloatArray) -> tuple[int, IntArray]:

@@ -165,6 +165,8 @@ class _Lists:
     @property
     def n_ties(self) -> int:
         """How many ties between rows the lists make."""
+        if len(self.multiplicity) == self._n_rows:
+            return self.neighbours.size
         near = np.where(self.kept, self.multiplicity[self.neighbours], 0).sum(axis=1)
         return int((self.multiplicity * (self.multiplicity - 1 + near)).sum())
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy import linalg, sparse
@@ -19,13 +18,8 @@ from scipy import linalg, sparse
 from apportion._typing import FloatArray
 from apportion.graph.anchor import AnchorGraph
 from apportion.graph.base import Graph
-from apportion.threads import in_threads, n_threads
-
-_PART_NUMBERS = 2**20
-"""Rows that hold this many numbers are worked on at a time: their soft labels stay in cache."""
-
-_FEW_NUMBERS = 2**19
-"""Rows that hold fewer numbers than this are not worth a thread."""
+from apportion.graph.row_parts import RowPart, row_parts
+from apportion.threads import in_threads
 
 Metric = Literal["degree", "euclidean"]
 
@@ -131,7 +125,7 @@ class _SparsePropagator(Propagator):
         scaled = sparse.csr_array(
             (np.repeat(tau / weights, np.diff(W.indptr)) * W.data, W.indices, W.indptr), W.shape
         )
-        self._parts = [(part, scaled[part]) for part in _parts(scaled)]
+        self._parts = row_parts(scaled)
         spread = 2.0 * tau * _ratio(graph, weights)
         self.steepest = _steepest(spread)
         self._middle, self._half = 1.0 + 0.5 * spread, 0.5 * spread
@@ -197,32 +191,22 @@ class _SparsePropagator(Propagator):
         rest: FloatArray,
         keep: float,
         forward: float,
-        part: tuple[slice, Any],
+        part: RowPart,
     ) -> None:
         """Move the value in one part of the rows, and choose the next move there."""
-        here, _ = part
+        here = part.rows
         value[here] += move[here]
         self._take_away(part, move, rest)
         np.multiply(rest[here], forward, out=moved[here])
         moved[here] += keep * move[here]
 
-    def _take_away(self, part: tuple[slice, Any], F: FloatArray, rest: FloatArray) -> None:
+    def _take_away(self, part: RowPart, F: FloatArray, rest: FloatArray) -> None:
         """Subtract A F from the rest, in one part of the rows."""
-        here, neighbours = part
-        rest[here] -= self._own[here] * F[here]
-        rest[here] += neighbours @ F
+        rest[part.rows] -= self._own[part.rows] * F[part.rows]
+        rest[part.rows] += part.matrix @ F
 
     def _length(self, F: FloatArray) -> float:
         return float(np.sqrt(np.vdot(self.weights[:, None] * F, F)))
-
-
-def _parts(matrix: Any) -> list[slice]:
-    """Return slices of the rows of a sparse matrix that hold about equally many numbers."""
-    few = min(n_threads(), -(-matrix.nnz // _FEW_NUMBERS))
-    n_parts = max(1, few, matrix.nnz // _PART_NUMBERS)
-    edges = np.searchsorted(matrix.indptr, matrix.nnz * np.arange(n_parts + 1) / n_parts)
-    edges[0], edges[-1] = 0, matrix.shape[0]
-    return [slice(int(a), int(b)) for a, b in pairwise(edges) if b > a]
 
 
 class _AnchorPropagator(Propagator):

@@ -1,0 +1,64 @@
+"""Products with a sparse matrix, part by part of its rows, in threads."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from apportion._typing import FloatArray
+from apportion.threads import in_threads, n_threads
+
+_PART_NUMBERS = 2**20
+"""Rows that hold this many numbers are worked on at a time: their soft labels stay in cache."""
+
+_FEW_NUMBERS = 2**19
+"""Rows that hold fewer numbers than this are not worth a thread."""
+
+
+class RowPart(NamedTuple):
+    """Some rows of a sparse matrix: which, and these rows."""
+
+    rows: slice
+    matrix: Any
+
+
+def row_parts(matrix: Any) -> list[RowPart]:
+    """Return the rows of a sparse matrix in parts that hold about equally many numbers, uncopied.
+
+    Examples
+    --------
+    >>> [part.rows for part in row_parts(sparse.csr_array(np.eye(3)))]
+    [slice(0, 3, None)]
+    """
+    few = min(n_threads(), -(-matrix.nnz // _FEW_NUMBERS))
+    n_parts = max(1, few, matrix.nnz // _PART_NUMBERS)
+    edges = np.searchsorted(matrix.indptr, matrix.nnz * np.arange(n_parts + 1) / n_parts)
+    edges[0], edges[-1] = 0, matrix.shape[0]
+    return [_part(matrix, int(first), int(last)) for first, last in pairwise(edges) if last > first]
+
+
+def multiply(matrix: Any, F: FloatArray) -> FloatArray:
+    """Return the product of a sparse matrix and some columns."""
+    product = np.empty((matrix.shape[0], *F.shape[1:]))
+
+    def times(part: RowPart) -> None:
+        product[part.rows] = part.matrix @ F
+
+    in_threads(times, row_parts(matrix))
+    return product
+
+
+def _part(matrix: Any, first: int, last: int) -> RowPart:
+    begin, end = int(matrix.indptr[first]), int(matrix.indptr[last])
+    rows = sparse.csr_array(
+        (
+            matrix.data[begin:end],
+            matrix.indices[begin:end],
+            matrix.indptr[first : last + 1] - matrix.indptr[first],
+        ),
+        shape=(last - first, matrix.shape[1]),
+    )
+    return RowPart(slice(first, last), rows)
