@@ -33,8 +33,10 @@ def test_woodbury_is_the_dense_solve(alpha):
     np.testing.assert_allclose(P(Y), expected, atol=1e-10)
     spectrum = np.linalg.eigvalsh(np.eye(80) - P(np.eye(80)))
     assert spectrum.max() <= P.steepest + 1e-10
+    np.fill_diagonal(W, 0.0)
+    S = W / W.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(
-        propagator(graph, alpha, order=2)(Y), (W @ Y + alpha * W @ W @ Y) / (1 + alpha), atol=1e-12
+        propagator(graph, alpha, order=2)(Y), (S @ Y + alpha * S @ S @ Y) / (1 + alpha), atol=1e-9
     )
 
 
@@ -215,3 +217,30 @@ def test_the_choice_is_told(caplog):
     assert model.graph_choice_ in caplog.text
     asked = LPLLP("anchor").fit(X, bags=bags, proportions=totals)
     assert asked.graph_choice_ == "AnchorGraph: as asked for"
+
+
+@pytest.mark.parametrize("apart", [1.0, 1e3, 1e6])
+def test_a_row_alone_is_tied_as_in_a_batch(apart):
+    """Products of matrices in single precision, which many rows are worth, would confuse anchors."""
+    rng = np.random.default_rng(0)
+    X = apart * rng.normal(size=(20, 20))[np.arange(12_000) % 20] + rng.normal(size=(12_000, 20))
+    graph = AnchorGraph(n_anchors=200).fit(X)
+    for row in range(0, 12_000, 1500):
+        alone = graph.affinities(X[row : row + 1])[0].toarray()[0]
+        np.testing.assert_allclose(alone, graph.ties_[[row]].toarray()[0], atol=1e-9)
+        squares = ((graph.anchors_ - X[row]) ** 2).sum(axis=1)
+        assert set(np.flatnonzero(alone)) == set(np.argsort(squares)[:5])
+
+
+def test_one_anchor_and_an_anchor_for_every_row():
+    X = some_rows(50)
+    assert AnchorGraph(1).fit(X).crowded_rows().size == 0
+    assert AnchorGraph(1).fit(np.ones((50, 2))).crowded_rows().size == 50
+    alone = AnchorGraph(50, 1).fit(X)
+    assert not alone.affinities(X + 1e-6)[1].any()
+    assert alone.affinities(X + 1e6)[1].all()
+
+
+def test_an_outlier_does_not_swallow_the_others():
+    X = np.vstack([some_rows(300, 8), np.full((1, 8), 1e30)])
+    assert len(AnchorGraph(40).fit(X).anchors_) > 30

@@ -273,3 +273,63 @@ def test_lists_are_rows_too():
     bags, totals = make_bags(None, y, proportions=[0.8, 0.2], random_state=0)
     model = LPLLP(random_state=0).fit(X.tolist(), bags=bags, proportions=totals)
     assert model.predict(X.tolist(), bags=bags, proportions=totals).shape == (40,)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_runs_on_xor_converge(seed):
+    X, y = make_xor(120, random_state=seed)
+    bags, totals = make_bags(X, y, proportions=[0.6, 0.4, 0.5], random_state=seed)
+    model = LPLLP(refine=False, random_state=0).fit(X, bags=bags, proportions=totals)
+    assert model.solution_.converged
+
+
+@pytest.mark.parametrize("seed", [2, 4, 6])
+def test_the_order_of_a_grid_does_not_matter(seed):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, 240)
+    X = rng.normal(size=(240, 2)) + 1.5 * rng.normal(size=(3, 2))[y]
+    bags = np.arange(240) % 12
+    totals = Totals.from_labels(y, bags)
+    grid = list(2.0 ** np.arange(-2, 7))
+    models = [
+        LPLLP(RBFGraph(values), random_state=0).fit(X, bags=bags, proportions=totals)
+        for values in (grid, grid[::-1])
+    ]
+    alone = LPLLP(RBFGraph(models[0].graph_.gamma_), random_state=0)
+    alone.fit(X, bags=bags, proportions=totals)
+    assert models[0].graph_.gamma_ == models[1].graph_.gamma_
+    np.testing.assert_array_equal(models[0].transduction_, models[1].transduction_)
+    np.testing.assert_allclose(
+        models[0].label_distributions_, alone.label_distributions_, atol=1e-2
+    )
+
+
+def test_a_grid_with_the_literal_solver_ends_where_one_value_does():
+    X, y = make_xor(120, random_state=3)
+    bags, totals = make_bags(X, y, proportions=[0.6, 0.4, 0.5], random_state=3)
+    settings = {"solver": "literal", "decode": "threshold"}
+    chosen = LPLLP(RBFGraph([0.1, 1.0, 5.0]), **settings).fit(X, bags=bags, proportions=totals)
+    alone = LPLLP(RBFGraph(chosen.graph_.gamma_), **settings)
+    alone.fit(X, bags=bags, proportions=totals)
+    np.testing.assert_array_equal(chosen.label_distributions_, alone.label_distributions_)
+
+
+def test_rows_out_of_reach_keep_the_overall_shares_with_a_grid():
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(40, 2)), rng.normal(size=(10, 2)) + 1000.0])
+    y = (X[:40, 0] > 0).astype(int)
+    bags = [int(i % 4) for i in range(40)] + [None] * 10
+    totals = Totals.from_labels(y, bags[:40])
+    with pytest.warns(IsolatedRowsWarning, match="they keep the overall class shares"):
+        model = LPLLP(RBFGraph([0.1, 1.0, 5.0]), n_probes=0).fit(X, bags=bags, proportions=totals)
+    np.testing.assert_allclose(model.label_distributions_[40:, 1], y.mean(), atol=1e-9)
+
+
+def test_totals_of_several_answers_are_not_left_early():
+    X, y = make_xor(120, random_state=1)
+    bags, totals = make_bags(X, y, proportions=[0.6, 0.4, 0.5], random_state=1)
+    early = LPLLP(stop="settled", random_state=0).fit(X, bags=bags, proportions=totals)
+    whole = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals)
+    assert early.solution_.unique == whole.solution_.unique
+    if not whole.solution_.unique:
+        np.testing.assert_array_equal(early.transduction_, whole.transduction_)

@@ -7,7 +7,14 @@ import pickle
 import numpy as np
 import pytest
 
-from apportion import LPLLP, KNNGraph, Totals
+from apportion import (
+    LPLLP,
+    AnchorGraph,
+    IsolatedRowsWarning,
+    KNNGraph,
+    MissedNeighboursWarning,
+    Totals,
+)
 from apportion.graph import knn, neighbours
 from apportion.graph.neighbours import (
     FlatSearch,
@@ -145,9 +152,9 @@ def test_an_impossible_recall_is_refused(recall):
 
 def test_single_precision_comes_back():
     X = np.random.default_rng(0).normal(size=(50, 3)) * 1e50 + 1e50
-    singles = SinglePrecision(X, X[:10])
+    singles = SinglePrecision(X[:10])
     assert singles(X).dtype == np.float32
-    assert np.abs(singles(X)).max() <= 1.0
+    assert np.isfinite(singles(1e40 * X) ** 2).all()
     np.testing.assert_allclose(singles.back(singles(X)), X, atol=1e44)
 
 
@@ -171,3 +178,34 @@ def test_the_graph_knows_where_near_rows_stand_together(monkeypatch, many):
     monkeypatch.setattr(knn, "_ROWS_OUT_OF_CACHE", 10**9)
     expected = LPLLP(KNNGraph(8)).fit(X, bags=bags, proportions=totals).label_distributions_
     np.testing.assert_allclose(soft, expected, atol=1e-5)
+
+
+def test_a_recall_that_is_missed_is_told(monkeypatch):
+    """Groups a hundred million times tighter than they are apart: one point in single precision."""
+    monkeypatch.setattr(neighbours, "FLAT_POINTS", 4500)
+    rng = np.random.default_rng(0)
+    X = 1e8 * rng.normal(size=(10, 7))[np.arange(6000) % 10] + rng.normal(size=(6000, 7))
+    bags = np.arange(6000) % 50
+    totals = Totals.from_labels((X[:, 0] > 0).astype(int), bags)
+    with pytest.warns(MissedNeighboursWarning, match=r"less than the 95.0% asked for"):
+        LPLLP("knn", n_probes=0).fit(X, bags=bags, proportions=totals)
+
+
+def test_a_graph_may_be_fitted_again(monkeypatch, many):
+    monkeypatch.setattr(neighbours, "FLAT_POINTS", 1000)
+    monkeypatch.setattr(knn, "_ROWS_OUT_OF_CACHE", 1000)
+    graph = KNNGraph(5).fit(many)
+    assert graph.locality is not None
+    assert graph.fit(many[:100]).locality is None
+
+
+@pytest.mark.parametrize("graph", [KNNGraph(5), AnchorGraph(20)])
+def test_rows_however_far_get_an_answer(monkeypatch, graph, many):
+    monkeypatch.setattr(neighbours, "FLAT_POINTS", 1000)
+    y, bags = (many[:, 0] > 0).astype(int), np.arange(len(many)) % 50
+    model = LPLLP(graph).fit(many, bags=bags, proportions=Totals.from_labels(y, bags))
+    new = np.array([1.0, 1e10, 1e20, 1e90])[:, None] * np.ones(many.shape[1])
+    with pytest.warns(IsolatedRowsWarning):
+        soft = model.predict_proba(new)
+    np.testing.assert_allclose(soft.sum(axis=1), 1.0)
+    assert (soft >= 0).all()

@@ -71,3 +71,16 @@ def test_no_copy_in_double_precision(tmp_path):
     tracemalloc.stop()
     assert peak < 1.2 * X.nbytes
     np.testing.assert_array_equal(X[:, 3], columns["x3"])
+
+
+@pytest.mark.parametrize("columns", ["mean", ["mean", "mean"]])
+def test_columns_are_a_list_of_different_names(file, columns):
+    with pytest.raises(ValueError, match="must be different names in a list"):
+        read_rows(file[0], columns)
+
+
+def test_a_number_too_large_for_single_precision_is_named(tmp_path):
+    pq.write_table(pa.table({"size": [1.0, 1e300]}), tmp_path / "large.parquet")
+    with pytest.raises(ValueError, match=r"row 1, column 'size' .*1e\+300.*dtype=numpy.float64"):
+        read_rows(tmp_path / "large.parquet")
+    assert read_rows(tmp_path / "large.parquet", dtype=np.float64)[1, 0] == 1e300

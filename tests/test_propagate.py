@@ -173,3 +173,13 @@ def test_parts_of_the_rows_do_not_change_the_answer(monkeypatch):
     assert len(P._parts) > 5
     np.testing.assert_array_equal(P(F), whole)
     np.testing.assert_array_equal(row_parts.multiply(W, F), W @ F)
+
+
+def test_what_is_left_over_is_never_forgotten():
+    """P of a point beyond a sharp and a rough one: the rest of the rough one goes with it."""
+    F = np.ones((2, 1))
+    rough, sharp = Propagated(F, 0.1 * F), Propagated(F)
+    np.testing.assert_allclose(rough.beyond(sharp, 0.5).rest, 0.15 * F)
+    np.testing.assert_allclose(sharp.beyond(rough, 0.5).rest, -0.05 * F)
+    assert sharp.beyond(sharp, 0.5).rest is None
+    assert rough.beyond(sharp, 0.0) is rough

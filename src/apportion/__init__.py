@@ -18,6 +18,7 @@ from apportion.exceptions import (
     BagDesignWarning,
     DuplicateRowsWarning,
     IsolatedRowsWarning,
+    MissedNeighboursWarning,
     SupervisionError,
 )
 from apportion.graph import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
@@ -40,6 +41,7 @@ __all__ = [
     "KNNGraph",
     "LabelPropagation",
     "MeanMap",
+    "MissedNeighboursWarning",
     "PrecomputedGraph",
     "PropSVM",
     "RBFGraph",

@@ -37,6 +37,10 @@ class IsolatedRowsWarning(UserWarning):
     """Some rows have no, or almost no, similar rows to learn from."""
 
 
+class MissedNeighboursWarning(UserWarning):
+    """An approximate search finds fewer of the true neighbours than was asked for."""
+
+
 class DuplicateRowsWarning(UserWarning):
     """So many rows are equal that the graph cannot tell their neighbourhoods apart."""
 

@@ -27,7 +27,8 @@ def read_rows(
     columns : sequence of str, optional
         The features, in order; by default all columns that hold numbers.
     dtype : {float32, float64}, default=float32
-        The precision of the array.
+        The precision of the array. Single precision holds 7 digits: enough for measurements, not
+        for time stamps or ids, which are no features.
 
     Returns
     -------
@@ -48,6 +49,10 @@ def read_rows(
         import pyarrow.parquet as pq
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("read_rows needs pyarrow: install apportion[pyarrow].") from error
+    if isinstance(columns, str) or (columns is not None and not len(set(columns)) == len(columns)):
+        raise ValueError(
+            f"The 'columns' of read_rows must be different names in a list. Got {columns!r}."
+        )
     if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise ValueError(f"The 'dtype' of read_rows must be float32 or float64. Got {dtype!r}.")
     with pq.ParquetFile(path) as file:
@@ -64,8 +69,9 @@ def read_rows(
                 )
         if not names:
             raise ValueError(
-                f"{path}: found no numeric column. Allowed: features as numbers. To mend: encode "
-                f"the columns {name_some(map(repr, schema.names))}."
+                f"{path}: found no numeric column to read. Allowed: features as numbers. To mend: "
+                f"encode the columns {name_some(map(repr, schema.names))}, or name some of "
+                f"{name_some(map(repr, numeric)) or 'them'} in `columns`."
             )
         rows = np.empty((file.metadata.num_rows, len(names)), dtype=dtype)
         first = 0
@@ -79,7 +85,17 @@ def read_rows(
                         f"row {row}, column {name!r} of {path}: found an empty cell. Allowed: "
                         "numbers. To mend: fill the cell or drop the row."
                     )
-                rows[first:last, place] = cells.to_numpy(zero_copy_only=False)
+                values = cells.to_numpy(zero_copy_only=False)
+                with np.errstate(over="ignore"):
+                    rows[first:last, place] = values
+                lost = np.isinf(rows[first:last, place]) & np.isfinite(values.astype(np.float64))
+                if lost.any():
+                    row = int(np.argmax(lost))
+                    raise ValueError(
+                        f"row {first + row}, column {name!r} of {path}: found {values[row]!r}. "
+                        "Allowed: what single precision holds. To mend: read with "
+                        "dtype=numpy.float64, or rescale the column."
+                    )
             first = last
     return rows
 

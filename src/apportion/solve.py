@@ -36,7 +36,7 @@ _QUIET_LOOKS = 2
 _HARDLY_ANY = 1e-4
 
 _INEXACT = 0.1
-"""P of a step is found up to this share of the step's length."""
+"""P of a step is found up to this share of the gradient that the step follows."""
 
 
 class Status(Enum):
@@ -189,7 +189,7 @@ class Problem:
         """Return the soft labels with everything measured at them."""
         PF = self.P.sharpened(F, PF)
         residual = self.project.residual(F)
-        if status is Status.CONVERGED and residual > 1e-8:
+        if status in (Status.CONVERGED, Status.SETTLED) and residual > 1e-8:
             status = Status.INFEASIBLE
         return Solution(
             F=self.project.from_columns(F),
@@ -284,7 +284,7 @@ def descend_with_momentum(
         moved = problem.project(Y - problem.gradient(Y, PY) / L)
         leap = moved - Y
         gap = problem.length(leap)
-        P_moved = problem.P.near(moved, leap, PY, _INEXACT * gap)
+        P_moved = problem.P.near(moved, leap, PY, _INEXACT * L * gap)
         energy = problem.energy(moved, P_moved)
         rises = energy > energies[-1] + rounding
         if rises and t == 1.0 and PF.rest is None:
@@ -340,7 +340,8 @@ def solve(
     prior : ndarray of shape (n_rows, n_classes), optional
         F⁰, by default the bags' proportions.
     start : ndarray of shape (n_rows, n_classes), optional
-        Where to start, by default at the prior. It does not change where a converged run ends.
+        Where to start, by default at the prior. It does not change where a converged run ends,
+        unless the totals admit several answers or the solver is no gradient descent.
     ranks : ndarray of shape (n_rows,), optional
         The order in which random numbers are handed to rows and ties are broken.
     rng : Generator, optional
@@ -358,6 +359,7 @@ def solve(
         metric="degree" if literal else settings.metric,
         floor=0.0 if literal else 1e-2,
         literal=literal,
+        accuracy=min(1e-10, 1e-2 * settings.alpha * settings.tol),
     )
     method: Method = "alternating" if literal else settings.projection
     project = MassProjection(bags, P.weights, method)
@@ -369,7 +371,8 @@ def solve(
     descend = descend_with_momentum if momentum else descend_plainly
 
     ranks = np.arange(bags.n_rows) if ranks is None else ranks
-    decode = Quotas(bags, ranks) if settings.stop == "settled" else None
+    early = settings.stop == "settled" and not may_be_ambiguous(graph, bags)
+    decode = Quotas(bags, ranks) if early else None
 
     def run(point: FloatArray) -> Solution:
         settled = _never if decode is None else Settling(problem, decode)

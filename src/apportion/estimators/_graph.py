@@ -19,6 +19,7 @@ from apportion.exceptions import (
     AmbiguousTotalsWarning,
     DuplicateRowsWarning,
     IsolatedRowsWarning,
+    MissedNeighboursWarning,
     name_some,
     users_level,
 )
@@ -126,6 +127,15 @@ class GraphClassifier(BagClassifier):
 
 def warn_of_graph(graph: Graph) -> None:
     """Warn of rows that are hardly tied to any other, and of rows that equal too many others."""
+    if isinstance(graph, KNNGraph) and graph.recall_ < graph.recall:
+        warnings.warn(
+            f"The search finds {graph.recall_:.1%} of the true neighbours of a sample, less than "
+            f"the {graph.recall:.1%} asked for: groups of rows are too tight, for their distance "
+            "from each other, for single precision. Use KNNGraph(recall=1), or rescale the "
+            "features.",
+            MissedNeighboursWarning,
+            stacklevel=users_level(),
+        )
     crowded = graph.crowded_rows()
     if crowded.size:
         warnings.warn(

@@ -21,10 +21,10 @@ from apportion.estimators._graph import (
 from apportion.graph import Graph
 from apportion.hashing import hash_ranks
 from apportion.refine import clearly_smoother, refine
-from apportion.solve import Settings, Solution, solve
+from apportion.solve import Settings, Solution, solve, unsupervised_rows
 
 _WEIGHT_OF_LABELS = 0.1
-_ROUGH_TOL = 1e-5
+_ROUGH_TOL = 1e-6
 """Soft labels of this stationarity are enough to compare the graphs of a grid."""
 
 
@@ -79,7 +79,8 @@ class LPLLP(GraphClassifier):
     stop : {"converged", "settled"}, default="converged"
         Go on until the soft labels have converged to `tol`, or only until the labels have settled:
         at two looks in a row, five iterations apart, no more than one quota label in 10,000 had
-        changed. Faster, and the soft labels are less exact.
+        changed. Faster, and the soft labels are less exact. Where the totals may admit several
+        answers, runs are compared, and go on until they have converged.
     tol : float, default=1e-8
         The stationarity ‖F - Π(PF)‖ / ‖F‖, relative to the steepest slope of the energy, below
         which a run has converged.
@@ -275,16 +276,14 @@ def _smoothest(
 
     This is the paper's choice of γ by the highest f̄ᵀSf̄. It looks at no label. Among equally
     smooth ones the first is taken, and nothing is smoother than 1. The candidates of a grid are
-    compared after a rough solution, each begun where the last one ended.
+    compared after rough solutions.
     """
     rough = replace(settings, tol=max(settings.tol, _ROUGH_TOL)) if graph.has_grid else settings
     best: tuple[float, Graph, Solution, Decoding] | None = None
-    start = None
     for candidate in graph.candidates(X):
         rng = np.random.default_rng(seed)
-        solution = solve(candidate, bags, rough, prior=prior, start=start, ranks=ranks, rng=rng)
+        solution = solve(candidate, bags, rough, prior=prior, ranks=ranks, rng=rng)
         labels = quota(solution.F, bags, ranks)
-        start = solution.F
         smoothness = candidate.label_smoothness(labels.labels, bags.n_classes)
         if best is None or smoothness > best[0] + 1e-9:
             best = (smoothness, candidate, solution, labels)
@@ -293,8 +292,31 @@ def _smoothest(
     assert best is not None, "a graph has at least one candidate"
     _, chosen, solution, labels = best
     if rough.tol > settings.tol:
-        rng = np.random.default_rng(seed)
-        start = solution.F
-        solution = solve(chosen, bags, settings, prior=prior, start=start, ranks=ranks, rng=rng)
+        solution = _finished(solution, chosen, bags, settings, prior, ranks, seed)
         labels = quota(solution.F, bags, ranks)
     return chosen, solution, labels
+
+
+def _finished(
+    rough: Solution,
+    graph: Graph,
+    bags: Bags,
+    settings: Settings,
+    prior: FloatArray,
+    ranks: IntArray,
+    seed: int,
+) -> Solution:
+    """Return the exact solution after a rough one, begun there where the end does not depend on it.
+
+    Rows that nothing reaches stay where they begin, which is the prior.
+    """
+    rng = np.random.default_rng(seed)
+    if settings.solver != "accelerated" or settings.projection != "nearest":
+        return solve(graph, bags, settings, prior=prior, ranks=ranks, rng=rng)
+    start = np.where(unsupervised_rows(graph, bags)[:, None], prior, rough.F)
+    exact = solve(graph, bags, settings, prior=prior, start=start, ranks=ranks, rng=rng)
+    return replace(
+        exact,
+        n_iter=rough.n_iter + exact.n_iter,
+        energies=np.concatenate([rough.energies, exact.energies[1:]]),
+    )

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 
 from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.graph.base import FAR, Affinity, Graph
-from apportion.graph.neighbours import SinglePrecision
+from apportion.graph.neighbours import FlatSearch, SinglePrecision, distances_to
 from apportion.hashing import hash_ranks
 from apportion.memory import refuse_if_too_large
 from apportion.threads import in_threads, slices
@@ -74,15 +74,15 @@ class AnchorGraph(Graph):
         """Choose the anchors and tie the rows of X to them."""
         wanted = self._wanted_anchors(len(X))
         sample = X[np.argsort(hash_ranks(X, len(X)))[: _ROWS_PER_ANCHOR * wanted]]
-        self._singles = SinglePrecision(X, sample)
-        centres = _centres(self._singles(sample), wanted)
-        Z, nearest, _, scales = self._tied(X, centres)
+        singles = SinglePrecision(sample)
+        anchors = singles.back(_centres(singles(sample), wanted))
+        Z, nearest, _, scales = self._tied(X, FlatSearch(anchors))
 
         used = np.unique(nearest)
-        if len(used) < len(centres):
+        if len(used) < len(anchors):
             nearest = np.searchsorted(used, nearest).astype(np.int32)
-        self._centres = centres[used]
-        self.anchors_ = self._singles.back(self._centres)
+        self.anchors_ = anchors[used]
+        self._search = FlatSearch(self.anchors_)
         m = len(used)
         self.masses_ = np.bincount(nearest.ravel(), Z.ravel(), m).astype(np.float64)
         self.ties_ = _sparse_rows(Z, nearest, m)
@@ -93,6 +93,10 @@ class AnchorGraph(Graph):
         rows = np.maximum(np.bincount(nearest[:, 0], minlength=m), 1)
         usual = np.bincount(nearest[:, 0], scales, m) / rows
         self._usual_scales = np.maximum(usual, _LEAST * usual.mean())
+        if m > 1:  # as far as the next anchor is not far, even where every row is an anchor
+            apart = distances_to(self.anchors_, self.anchors_, self._search.lists(1))[:, 0]
+            self._usual_scales = np.maximum(self._usual_scales, apart**2 / FAR)
+        self._all_equal = all(bool((X[part] == X[0]).all()) for part in self._parts)
         return self
 
     def multiply(self, F: FloatArray) -> FloatArray:
@@ -118,8 +122,7 @@ class AnchorGraph(Graph):
 
     def crowded_rows(self) -> IntArray:
         """Return all rows where all are equal, else none."""
-        all_equal = len(self.masses_) == 1 and self.n_rows_ > 1
-        return np.arange(self.n_rows_ if all_equal else 0)
+        return np.arange(self.n_rows_ if self._all_equal and self.n_rows_ > 1 else 0)
 
     def components(self) -> tuple[int, IntArray]:
         """Return the number of connected components and each row's component; found once."""
@@ -131,9 +134,9 @@ class AnchorGraph(Graph):
 
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
         """Return the weights of new rows on the anchors, and which rows are far from them."""
-        Z, nearest, squares, _ = self._tied(X, self._centres)
+        Z, nearest, squares, _ = self._tied(X, self._search)
         far = squares > FAR * self._usual_scales[nearest[:, 0]]
-        return _sparse_rows(Z, nearest, len(self._centres)), far
+        return _sparse_rows(Z, nearest, len(self.anchors_)), far
 
     def to_anchors(self, F: FloatArray) -> FloatArray:
         """Return Zᵀ F: what the rows give to their anchors."""
@@ -175,25 +178,22 @@ class AnchorGraph(Graph):
         )
 
     def _tied(
-        self, X: Any, centres: FloatArray
+        self, X: Any, search: FlatSearch
     ) -> tuple[FloatArray, IntArray, FloatArray, FloatArray]:
         """Return rows' weights, their anchors, and the least and greatest squared distance."""
-        import faiss
-
-        index = faiss.IndexFlatL2(centres.shape[1])
-        index.add(centres)
-        s = min(self.n_nearest, len(centres))
+        s = min(self.n_nearest, len(search.points))
         Z: FloatArray = np.empty((len(X), s))
         nearest: IntArray = np.empty((len(X), s), dtype=np.int32)
         closest: FloatArray = np.empty(len(X))
         scales: FloatArray = np.empty(len(X))
         for part in slices(len(X), _BLOCK_ROWS):
-            squares, nearest[part] = index.search(self._singles(X[part]), s)
-            squares = np.maximum(squares, 0.0).astype(np.float64)
-            farthest = squares[:, -1:]
+            rows = np.asarray(X[part])
+            nearest[part] = search.nearest(rows, s)
+            squares = distances_to(rows, search.points, nearest[part]) ** 2
+            farthest = squares.max(axis=1, keepdims=True)
             weights = np.exp(-squares / np.where(farthest > 0, farthest, 1.0))
             Z[part] = weights / weights.sum(axis=1, keepdims=True)
-            closest[part], scales[part] = squares[:, 0], squares[:, -1]
+            closest[part], scales[part] = squares.min(axis=1), farthest[:, 0]
         return Z, nearest, closest, scales
 
     def _wanted_anchors(self, n: int) -> int:
@@ -204,7 +204,8 @@ class AnchorGraph(Graph):
             )
         if isinstance(self.n_anchors, str) and self.n_anchors == "auto":
             return min(int(10 * np.sqrt(n)), _MOST_ANCHORS)
-        if not isinstance(self.n_anchors, Integral) or self.n_anchors < 1:
+        whole = isinstance(self.n_anchors, Integral) and not isinstance(self.n_anchors, bool)
+        if not whole or int(self.n_anchors) < 1:
             raise ValueError(
                 "The 'n_anchors' parameter of AnchorGraph must be 'auto' or an int of at least 1. "
                 f"Got {self.n_anchors!r}."

@@ -27,9 +27,9 @@ Affinity = Any
 class Graph(BaseEstimator, ABC):
     """Similarities `W` between rows: symmetric, nonnegative, with a zero diagonal.
 
-    A graph never sees bags. Fitted attributes: `affinity_` (W), `degrees_` (W·1). `locality` is an
-    order of the rows in which similar ones stand together, where a graph knows one and it pays to
-    work in it.
+    A graph never sees bags. Fitted attributes: `degrees_` (W·1) and, but for `AnchorGraph`,
+    `affinity_` (W). `locality` is an order of the rows in which similar ones stand together, where
+    a graph knows one and it pays to work in it.
     """
 
     sees_features: ClassVar[bool] = True

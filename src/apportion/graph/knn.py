@@ -83,6 +83,7 @@ class KNNGraph(Graph):
                 "The 'recall' parameter of KNNGraph must be a float in the range (0, 1]. "
                 f"Got {self.recall!r}."
             )
+        self.locality = None
         n = len(X)
         # In the order of the feature hashes, equal rows stand together, and equally near
         # neighbours are chosen alike however the input is ordered.

@@ -28,6 +28,7 @@ _SHORTLISTS = (2, 4, 8)
 _HARDLY = 0.005
 _SAMPLE = 512
 _COARSE = 1e-4
+_FARTHEST = 1e15
 _BLOCK_CELLS = 2**18
 _BLOCK_ROWS = 2**17
 
@@ -104,7 +105,7 @@ class PairSearch(Search):
     def __init__(self, points: FloatArray) -> None:
         super().__init__(points)
         # x·y is subtracted from squares: what all points share would only cost digits.
-        self._centre = np.median(points[:_BLOCK_ROWS], axis=0).astype(points.dtype)
+        self._centre = np.median(points[:_BLOCK_ROWS], axis=0).astype(np.float64)
         self._all = NearestNeighbors(algorithm="brute").fit(points - self._centre)
 
     def nearest(self, X: FloatArray, k: int) -> IntArray:
@@ -121,7 +122,7 @@ class FlatSearch(Search):
         super().__init__(points)
         import faiss
 
-        self._singles = SinglePrecision(points, points[:_BLOCK_ROWS])
+        self._singles = SinglePrecision(points[:_BLOCK_ROWS])
         self._index = faiss.IndexFlatL2(points.shape[1])
         self._index.add(self._singles(points))
         self._pairs = PairSearch(points)
@@ -151,7 +152,7 @@ class ListSearch(Search):
         import faiss
 
         n, d = points.shape
-        self._singles = SinglePrecision(points, points[:_BLOCK_ROWS])
+        self._singles = SinglePrecision(points[:_BLOCK_ROWS])
         self._n_lists = int(_LISTS * np.sqrt(n))
         self._centres = faiss.IndexFlatL2(d)
         self._lists: Any = faiss.IndexIVFFlat(self._centres, d, self._n_lists)
@@ -169,6 +170,9 @@ class ListSearch(Search):
         truth = _without_self(PairSearch(points).nearest(points[sample], k + 1), sample)
         self._lists.nprobe = self._probes(sample, list_of[truth], recall)
         self.recall = self._measure(sample, truth)
+        while self.recall < recall and self._lists.nprobe < self._n_lists:
+            self._lists.nprobe = min(2 * self._lists.nprobe, self._n_lists)
+            self.recall = self._measure(sample, truth)
         self._try_shortlists(sample, truth, recall)
         self.how = (
             f"approximate, in {self._lists.nprobe} of {self._n_lists} inverted lists, which finds "
@@ -217,8 +221,10 @@ class ListSearch(Search):
 
     def _measure(self, sample: IntArray, truth: IntArray) -> float:
         """Return the share of the sample's true neighbours that is found."""
-        found = _without_self(self.nearest(self.points[sample], truth.shape[1] + 1), sample)
-        return float((found[:, :, None] == truth[:, None, :]).any(axis=1).mean())
+        rows = self.points[sample]
+        found = _without_self(self.nearest(rows, truth.shape[1] + 1), sample)
+        farthest = distances_to(rows, self.points, truth).max(axis=1, keepdims=True)
+        return float((distances_to(rows, self.points, found) <= farthest * (1 + 1e-9)).mean())
 
     def _try_shortlists(self, sample: IntArray, truth: IntArray, recall: float) -> None:
         """Estimate distances before they are computed, if the sample allows."""
@@ -240,19 +246,21 @@ class ListSearch(Search):
 
 
 class SinglePrecision:
-    """Points in single precision, centred and scaled so that it holds their squares."""
+    """Points in single precision, centred and scaled by a sample; what is very far is moved nearer.
 
-    def __init__(self, points: FloatArray, sample: FloatArray) -> None:
+    So single precision holds the squares of all of them.
+    """
+
+    def __init__(self, sample: FloatArray) -> None:
         self._centre = np.median(sample, axis=0).astype(np.float64)
-        largest = max(
-            float(np.abs(points[part] - self._centre).max(initial=0.0))
-            for part in slices(len(points), _BLOCK_ROWS)
-        )
-        self._scale = largest if largest > 0 else 1.0
+        sizes = np.abs(sample - self._centre)
+        usual = sizes[sizes > 0]
+        self._scale = float(np.median(usual)) if usual.size else 1.0
 
     def __call__(self, X: FloatArray) -> FloatArray:
         """Return rows in single precision."""
-        return np.ascontiguousarray((X - self._centre) / self._scale, dtype=np.float32)
+        scaled = (X - self._centre) / self._scale
+        return np.ascontiguousarray(np.clip(scaled, -_FARTHEST, _FARTHEST), dtype=np.float32)
 
     def back(self, points: FloatArray) -> FloatArray:
         """Return points in single precision where they came from."""

@@ -26,12 +26,16 @@ Metric = Literal["degree", "euclidean"]
 
 def metric_weights(graph: Graph, metric: Metric = "degree", floor: float = 1e-2) -> FloatArray:
     """Return the diagonal of M: the degrees raised to a floor, or the largest for all rows."""
-    mean = graph.degrees_.mean() if graph.n_rows_ else 0.0
+    return _raised(graph.degrees_, metric, floor)
+
+
+def _raised(degrees: FloatArray, metric: Metric, floor: float) -> FloatArray:
+    mean = degrees.mean() if len(degrees) else 0.0
     if mean <= 0:
-        return np.ones(graph.n_rows_)
+        return np.ones(len(degrees))
     if metric == "euclidean":
-        return np.full(graph.n_rows_, graph.degrees_.max())
-    weights = np.maximum(graph.degrees_, floor * mean)
+        return np.full(len(degrees), degrees.max())
+    weights = np.maximum(degrees, floor * mean)
     return np.where(weights > 0, weights, mean)
 
 
@@ -55,13 +59,14 @@ class Propagated:
         if momentum == 0.0:
             return self
         value = self.value + momentum * (self.value - before.value)
-        if self.rest is None or before.rest is None:
+        if self.rest is None and before.rest is None:
             return Propagated(value)
-        return Propagated(value, self.rest + momentum * (self.rest - before.rest))
+        ours, theirs = (0.0 if one.rest is None else one.rest for one in (self, before))
+        return Propagated(value, np.asarray(ours + momentum * (ours - theirs)))
 
 
 class Propagator(ABC):
-    """A linear operator P, self-adjoint in the norm of `weights`, whose rows sum to `scale`.
+    """A linear operator P, self-adjoint in the norm of `weights`; the literal form is a multiple.
 
     Attributes
     ----------
@@ -232,15 +237,18 @@ class _AnchorPropagator(Propagator):
 
 
 class _TruncatedWalk(Propagator):
-    """P = Σ_{j=1..r} α^j S^j / Σ α^j: where a walker lands within r steps; r = 1 is k-NN."""
+    """P = Σ_{j=1..r} α^j S^j / Σ α^j: where a walker lands within r steps; r = 1 is k-NN.
+
+    No step leads from a row to itself, but where its ties are raised to the metric's floor.
+    """
 
     def __init__(self, graph: Graph, weights: FloatArray, alpha: float, order: int) -> None:
         self.weights = weights
         self._graph = graph
-        self._own = (1.0 - graph.degrees_ / weights)[:, None]
+        self._others = (graph.strengths / weights)[:, None]
         powers = alpha ** np.arange(1, order + 1)
         self._shares = powers / powers.sum()
-        places = np.linspace(1.0 - 2.0 * _ratio(graph, weights), 1.0, 2001)
+        places = np.linspace(1.0 - 2.0 * self._others.max(initial=0.0), 1.0, 2001)
         polynomial = np.polyval(np.append(self._shares[::-1], 0.0), places)
         self.steepest = float(1.0 - polynomial.min())
 
@@ -248,7 +256,7 @@ class _TruncatedWalk(Propagator):
         """Return P F."""
         total = np.zeros_like(F)
         for share in self._shares:
-            F = self._own * F + self._graph.multiply(F) / self.weights[:, None]
+            F = F + self._others * (self._graph.hear(F) - F)
             total += share * F
         return total
 
@@ -277,6 +285,7 @@ def propagator(
     metric: Metric = "degree",
     floor: float = 1e-2,
     literal: bool = False,
+    accuracy: float = 1e-10,
 ) -> Propagator:
     """Return the operator P of a fitted graph, ready to be applied many times.
 
@@ -294,6 +303,8 @@ def propagator(
         The smallest weight of a row, relative to the mean degree.
     literal : bool
         Leave out the factor (1-α), as the paper's Algorithm 2 does.
+    accuracy : float
+        The relative residual of an iterative solve.
 
     Examples
     --------
@@ -308,11 +319,11 @@ def propagator(
     tau = alpha / (1.0 - alpha)
     inner: Propagator
     if order is not None:
-        inner = _TruncatedWalk(graph, weights, alpha, order)
+        inner = _TruncatedWalk(graph, _raised(graph.strengths, metric, floor), alpha, order)
     elif isinstance(graph, AnchorGraph):
         inner = _AnchorPropagator(graph, weights, alpha)
     elif sparse.issparse(graph.affinity_):
-        inner = _SparsePropagator(graph, weights, tau)
+        inner = _SparsePropagator(graph, weights, tau, max(accuracy, 1e-15))
     else:
         inner = _DensePropagator(graph, weights, tau)
     return _Rescaled(inner, graph, alpha) if literal else inner
