@@ -221,7 +221,7 @@ def test_the_choice_is_told(caplog):
 
 @pytest.mark.parametrize("apart", [1.0, 1e3, 1e6])
 def test_a_row_alone_is_tied_as_in_a_batch(apart):
-    """Products of matrices in single precision, which many rows are worth, would confuse anchors."""
+    """Many rows at once are worth a product of matrices, which single precision would spoil."""
     rng = np.random.default_rng(0)
     X = apart * rng.normal(size=(20, 20))[np.arange(12_000) % 20] + rng.normal(size=(12_000, 20))
     graph = AnchorGraph(n_anchors=200).fit(X)

@@ -35,6 +35,9 @@ _LOOK_EVERY = 5
 _QUIET_LOOKS = 2
 _HARDLY_ANY = 1e-4
 
+_DRIFT = 1e-12
+"""What travels with P from step to step is known up to rounding; below this, P is found anew."""
+
 _INEXACT = 0.1
 """P of a step is found up to this share of the gradient that the step follows."""
 
@@ -284,7 +287,11 @@ def descend_with_momentum(
         moved = problem.project(Y - problem.gradient(Y, PY) / L)
         leap = moved - Y
         gap = problem.length(leap)
-        P_moved = problem.P.near(moved, leap, PY, _INEXACT * L * gap)
+        enough_here = _INEXACT * L * gap
+        if enough_here > _DRIFT * size:
+            P_moved = problem.P.near(moved, leap, PY, enough_here)
+        else:
+            P_moved = problem.P.sharpened(moved, Propagated(PY.value, leap))
         energy = problem.energy(moved, P_moved)
         rises = energy > energies[-1] + rounding
         if rises and t == 1.0 and PF.rest is None:
