@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from apportion._typing import FloatArray, IntArray, UIntArray
-from apportion.threads import in_threads, slices
+from apportion.threads import BLOCK_ROWS, in_threads, slices
 
-_BLOCK_ROWS = 2**15
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -43,7 +42,7 @@ def row_hashes(X: FloatArray) -> UIntArray:
             positive_zero = column.astype(np.float64) + 0.0
             hashes[part] = scramble(hashes[part] ^ positive_zero.view(np.uint64))
 
-    in_threads(digest, slices(len(X), _BLOCK_ROWS))
+    in_threads(digest, slices(len(X), BLOCK_ROWS))
     return hashes
 
 

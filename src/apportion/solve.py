@@ -19,9 +19,9 @@ from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.decode import Quotas
 from apportion.graph import Graph, Propagated, Propagator, propagator
-from apportion.graph.propagate import Metric
+from apportion.graph.propagate import Metric, beyond
 from apportion.project import MassProjection, Method
-from apportion.threads import in_threads, slices
+from apportion.threads import blockwise, total
 
 Solver = Literal["accelerated", "plain", "literal"]
 Stop = Literal["converged", "settled"]
@@ -30,7 +30,6 @@ _MOST_COMPONENTS = 1000
 """More components than this are asked about by a probe: deciding would cost more."""
 
 
-_BLOCK_ROWS = 2**16
 _LOOK_EVERY = 5
 _QUIET_LOOKS = 2
 _HARDLY_ANY = 1e-4
@@ -140,11 +139,10 @@ class Problem:
         # One column stands for two that differ alike, hence its weight.
         self.weights = P.weights[:, None] * (2.0 if project.one_column else 1.0)
         self.steepest = P.steepest + prior_weight
-        self._parts = slices(len(P.weights), _BLOCK_ROWS)
 
     def energy(self, F: FloatArray, PF: Propagated) -> float:
         """Return e(F), but for half the square of what PF leaves over."""
-        energy = self.inner(F, F - PF.value)
+        energy = total(lambda w, f, p: (w * f * (f - p)).sum(), self.weights, F, PF.value)
         if PF.rest is not None:
             energy -= self.inner(PF.value, PF.rest)
         if self.mu > 0:
@@ -158,13 +156,15 @@ class Problem:
             gradient += self.mu * (F - self.prior)
         return gradient
 
+    def descended(self, F: FloatArray, PF: Propagated, step: float) -> FloatArray:
+        """Return F after a step down the gradient, before it is projected."""
+        if self.mu > 0:
+            return F - step * self.gradient(F, PF)
+        return blockwise(lambda f, p: f - step * (f - p), F, PF.value)
+
     def inner(self, A: FloatArray, B: FloatArray) -> float:
         """Return ⟨A, B⟩_M of differences between soft labels."""
-        return sum(
-            in_threads(
-                lambda part: float(np.vdot(self.weights[part] * A[part], B[part])), self._parts
-            )
-        )
+        return total(lambda w, a, b: (w * a * b).sum(), self.weights, A, B)
 
     def length(self, step: FloatArray) -> float:
         """Return ‖step‖_M of a difference between soft labels."""
@@ -179,7 +179,7 @@ class Problem:
 
     def stationarity(self, F: FloatArray, PF: Propagated) -> float:
         """Return ‖F - Π_C(F - ∇e(F))‖_M / ‖F‖_M, which is 0 at a minimiser and only there."""
-        stepped = self.project(F - self.gradient(F, PF))
+        stepped = self.project(self.descended(F, PF, 1.0))
         return self.length(F - stepped) / self.norm(F)
 
     def enough(self, tol: float) -> float:
@@ -251,7 +251,7 @@ def descend_plainly(
     enough = problem.enough(tol)
     status = Status.MAX_ITER
     for _ in range(max_iter):
-        moved = problem.project(F - step * problem.gradient(F, PF))
+        moved = problem.project(problem.descended(F, PF, step))
         if problem.length(moved - F) <= enough * step * problem.norm(F):
             status = Status.CONVERGED
             break
@@ -284,8 +284,8 @@ def descend_with_momentum(
     t = 1.0
     status = Status.MAX_ITER
     for _ in range(max_iter):
-        moved = problem.project(Y - problem.gradient(Y, PY) / L)
-        leap = moved - Y
+        moved = problem.project(problem.descended(Y, PY, 1.0 / L))
+        leap = blockwise(np.subtract, moved, Y)
         gap = problem.length(leap)
         enough_here = _INEXACT * L * gap
         if enough_here > _DRIFT * size:
@@ -304,13 +304,13 @@ def descend_with_momentum(
             PF = problem.P.sharpened(F, PF) if t == 1.0 else PF
             Y, PY, t = F, PF, 1.0
             continue
-        step = moved - F
-        uphill = problem.inner(leap, step) < 0
+        onward = total(lambda w, a, m, f: (w * a * (m - f)).sum(), problem.weights, leap, moved, F)
+        uphill = onward < 0
         t_next = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
         momentum = 0.0 if uphill else (t - 1.0) / t_next
         t = 1.0 if uphill else t_next
         PY = P_moved.beyond(PF, momentum)
-        Y = moved + momentum * step
+        Y = beyond(moved, F, momentum)
         F, PF = moved, P_moved
         energies.append(energy)
         if L * gap <= enough * size:

@@ -9,8 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TypeVar
 
+import numpy as np
+
+from apportion._typing import AnyArray
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+BLOCK_ROWS = 2**16
+"""Rows to work on at a time where every row has a few numbers."""
 
 _LEAST_CELLS = 2**17
 _MOST_CELLS = 2**19
@@ -58,6 +65,40 @@ def slices(length: int, most: int) -> list[slice]:
     n_parts = -(-length // max(most, 1))
     edges = [length * part // max(n_parts, 1) for part in range(n_parts + 1)]
     return [slice(first, last) for first, last in pairwise(edges)]
+
+
+def blockwise(work: Callable[..., AnyArray], *arrays: AnyArray) -> AnyArray:
+    """Return work(*arrays), of the first array's shape, in blocks of rows, in threads.
+
+    Temporaries then stay in cache. The work should not be one that BLAS does in threads of its own.
+
+    Examples
+    --------
+    >>> blockwise(lambda a, b: a + 2.0 * b, np.ones(2), np.arange(2.0))
+    array([1., 3.])
+    """
+    parts = slices(len(arrays[0]), BLOCK_ROWS)
+    if len(parts) < 2:
+        return work(*arrays)
+    result = np.empty_like(arrays[0])
+
+    def fill(part: slice) -> None:
+        result[part] = work(*(array[part] for array in arrays))
+
+    in_threads(fill, parts)
+    return result
+
+
+def total(work: Callable[..., float], *arrays: AnyArray) -> float:
+    """Return the sum of the numbers that the work makes of each block of rows.
+
+    Examples
+    --------
+    >>> total(lambda a, b: (a * b).sum(), np.ones(3), np.arange(3.0))
+    3.0
+    """
+    parts = slices(len(arrays[0]), BLOCK_ROWS)
+    return sum(in_threads(lambda part: float(work(*(one[part] for one in arrays))), parts))
 
 
 def _the_pool() -> ThreadPoolExecutor:

@@ -33,9 +33,7 @@ from apportion.hashing import hash_ranks
 from apportion.metrics import bag_errors, soft
 from apportion.project import reconcile
 from apportion.tables import columns_for, factorize
-from apportion.threads import slices
-
-_BLOCK_ROWS = 2**16
+from apportion.threads import BLOCK_ROWS, slices
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
@@ -264,7 +262,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
             else:
                 i = next(
                     part.start + int(np.argmax(bad))
-                    for part in slices(len(X), _BLOCK_ROWS)
+                    for part in slices(len(X), BLOCK_ROWS)
                     if (bad := ~np.isfinite(X[part]).all(axis=1)).any()
                 )
                 j = int(np.argmax(~np.isfinite(X[i])))

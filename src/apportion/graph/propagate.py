@@ -19,7 +19,7 @@ from apportion._typing import FloatArray
 from apportion.graph.anchor import AnchorGraph
 from apportion.graph.base import Graph
 from apportion.graph.row_parts import RowPart, row_parts
-from apportion.threads import in_threads
+from apportion.threads import blockwise, in_threads, total
 
 Metric = Literal["degree", "euclidean"]
 
@@ -58,11 +58,18 @@ class Propagated:
         """Return P(F + momentum (F - F before)): P is linear, so nothing is solved."""
         if momentum == 0.0:
             return self
-        value = self.value + momentum * (self.value - before.value)
+        value = beyond(self.value, before.value, momentum)
         if self.rest is None and before.rest is None:
             return Propagated(value)
-        ours, theirs = (0.0 if one.rest is None else one.rest for one in (self, before))
-        return Propagated(value, np.asarray(ours + momentum * (ours - theirs)))
+        ours, theirs = (
+            np.zeros_like(value) if one.rest is None else one.rest for one in (self, before)
+        )
+        return Propagated(value, beyond(ours, theirs, momentum))
+
+
+def beyond(F: FloatArray, before: FloatArray, momentum: float) -> FloatArray:
+    """Return F + momentum (F - before)."""
+    return blockwise(lambda f, b: f + momentum * (f - b), F, before)
 
 
 class Propagator(ABC):
@@ -161,7 +168,7 @@ class _SparsePropagator(Propagator):
         self, F: FloatArray, step: FloatArray, before: Propagated, enough: float
     ) -> Propagated:
         """Return P F up to an error of `enough`, from P of the point that a step led from to F."""
-        rest = step.copy() if before.rest is None else step + before.rest
+        rest = step.copy() if before.rest is None else blockwise(np.add, step, before.rest)
         size = self._length(rest)
         if size <= enough:
             return Propagated(before.value, rest)
@@ -176,7 +183,8 @@ class _SparsePropagator(Propagator):
 
     def _solve(self, value: FloatArray, rest: FloatArray, steps: int) -> Propagated:
         """Take Chebyshev steps from a value that leaves over a rest; changes both."""
-        move, moved = rest / self._middle, np.empty_like(rest)
+        move = blockwise(lambda r: r / self._middle, rest)
+        moved = np.empty_like(rest)
         sigma = self._middle / self._half if self._half > 0 else np.inf
         rho = 1.0 / sigma
         for _ in range(steps):
@@ -211,7 +219,8 @@ class _SparsePropagator(Propagator):
         rest[part.rows] += part.matrix @ F
 
     def _length(self, F: FloatArray) -> float:
-        return float(np.sqrt(np.vdot(self.weights[:, None] * F, F)))
+        square = total(lambda w, f: (w[:, None] * f * f).sum(), self.weights, F)
+        return float(np.sqrt(square))
 
 
 class _AnchorPropagator(Propagator):
