@@ -46,6 +46,18 @@ def row_hashes(X: FloatArray) -> UIntArray:
     return hashes
 
 
+def hash_sample(X: FloatArray, n_sample: int) -> IntArray:
+    """Return the first rows in the order of the feature hashes, or all where there are fewer.
+
+    Which of several equal rows are taken is left open.
+    """
+    hashes = row_hashes(X)
+    if n_sample < len(hashes):
+        first = np.argpartition(hashes, n_sample)[:n_sample]
+        return first[np.argsort(hashes[first])]
+    return np.argsort(hashes)
+
+
 def hash_ranks(X: FloatArray | None, n_rows: int) -> IntArray:
     """Return every row's place in the order of the feature hashes.
 

@@ -10,6 +10,7 @@ from scipy.stats import rankdata
 from apportion._typing import FloatArray, IntArray
 from apportion.decode import Decoding, Quotas, bag_counts
 from apportion.graph import Graph, smoothness_of
+from apportion.threads import blockwise
 
 _WEIGHT_OF_SOFT_LABELS = 0.1
 _MOST_ROUNDS = 50
@@ -37,9 +38,12 @@ def refine(graph: Graph, decode: Quotas, F: FloatArray, labels: Decoding) -> Dec
         if risen <= smoothness + 1e-12:
             break
         best, smoothness = changed, risen
-        heard += _WEIGHT_OF_SOFT_LABELS * F
-        changed = decode(heard, counts)
+        changed = decode(blockwise(_with_soft_labels, heard, F), counts)
     return Decoding(best.labels, best.tied | labels.tied)
+
+
+def _with_soft_labels(heard: FloatArray, F: FloatArray) -> FloatArray:
+    return heard + _WEIGHT_OF_SOFT_LABELS * F
 
 
 def clearly_smoother(

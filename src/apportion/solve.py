@@ -283,9 +283,10 @@ def descend_with_momentum(
     Y, PY = F, PF
     t = 1.0
     status = Status.MAX_ITER
+    leap: FloatArray | None = None
     for _ in range(max_iter):
         moved = problem.project(problem.descended(Y, PY, 1.0 / L))
-        leap = blockwise(np.subtract, moved, Y)
+        leap = blockwise(np.subtract, moved, Y, out=leap)
         gap = problem.length(leap)
         enough_here = _INEXACT * L * gap
         if enough_here > _DRIFT * size:

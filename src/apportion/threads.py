@@ -67,10 +67,13 @@ def slices(length: int, most: int) -> list[slice]:
     return [slice(first, last) for first, last in pairwise(edges)]
 
 
-def blockwise(work: Callable[..., AnyArray], *arrays: AnyArray) -> AnyArray:
+def blockwise(
+    work: Callable[..., AnyArray], *arrays: AnyArray, out: AnyArray | None = None
+) -> AnyArray:
     """Return work(*arrays), of the first array's shape, in blocks of rows, in threads.
 
     Temporaries then stay in cache. The work should not be one that BLAS does in threads of its own.
+    Large arrays are dear to allocate; one that is no longer needed may be given as `out`.
 
     Examples
     --------
@@ -80,7 +83,7 @@ def blockwise(work: Callable[..., AnyArray], *arrays: AnyArray) -> AnyArray:
     parts = slices(len(arrays[0]), BLOCK_ROWS)
     if len(parts) < 2:
         return work(*arrays)
-    result = np.empty_like(arrays[0])
+    result = np.empty_like(arrays[0]) if out is None else out
 
     def fill(part: slice) -> None:
         result[part] = work(*(array[part] for array in arrays))

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.graph.base import FAR, Affinity, Graph
 from apportion.graph.neighbours import FlatSearch, SinglePrecision, distances_to
-from apportion.hashing import hash_ranks
+from apportion.hashing import hash_sample
 from apportion.memory import refuse_if_too_large
 from apportion.threads import in_threads, slices
 
@@ -73,7 +73,7 @@ class AnchorGraph(Graph):
     def fit(self, X: Any) -> Self:
         """Choose the anchors and tie the rows of X to them."""
         wanted = self._wanted_anchors(len(X))
-        sample = X[np.argsort(hash_ranks(X, len(X)))[: _ROWS_PER_ANCHOR * wanted]]
+        sample = X[hash_sample(X, _ROWS_PER_ANCHOR * wanted)]
         singles = SinglePrecision(sample)
         anchors = singles.back(_centres(singles(sample), wanted))
         Z, nearest, _, scales = self._tied(X, FlatSearch(anchors))
@@ -105,10 +105,16 @@ class AnchorGraph(Graph):
 
     def hear(self, F: FloatArray) -> FloatArray:
         """Return what each row hears from the others, 0 where there are none."""
-        others = self.strengths
-        heard = self.multiply(F) - self._own[:, None] * F
-        heard /= np.where(others > 0, others, 1.0)[:, None]
-        heard[others <= 0] = 0.0
+        said = self.voices(F)
+        heard = np.empty_like(F)
+
+        def listen(part: slice) -> None:
+            own = self._own[part, None]
+            others = _without_own(own)
+            from_others = self._ties(part) @ said - own * F[part]
+            heard[part] = np.where(others > 0, from_others / np.maximum(others, 1e-12), 0.0)
+
+        in_threads(listen, self._parts)
         return heard
 
     def voices(self, F: FloatArray) -> FloatArray:
@@ -118,7 +124,7 @@ class AnchorGraph(Graph):
     @property
     def strengths(self) -> FloatArray:
         """How strongly each row is tied to others: 1 - w_ii."""
-        return np.maximum(1.0 - self._own - 1e-12, 0.0)
+        return _without_own(self._own)
 
     def crowded_rows(self) -> IntArray:
         """Return all rows where all are equal, else none."""
@@ -211,6 +217,10 @@ class AnchorGraph(Graph):
                 f"Got {self.n_anchors!r}."
             )
         return int(self.n_anchors)
+
+
+def _without_own(own: FloatArray) -> FloatArray:
+    return np.maximum(1.0 - own - 1e-12, 0.0)
 
 
 def _sparse_rows(Z: FloatArray, nearest: IntArray, n_anchors: int) -> Any:

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 
 from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.graph.row_parts import multiply
+from apportion.threads import total
 
 FAR = 50.0
 """A new row is far from a fitted one when their similarity is below exp(-50)."""
@@ -146,7 +147,8 @@ class Graph(BaseEstimator, ABC):
 
 def smoothness_of(labels: IntArray, heard: FloatArray) -> float:
     """Return how much of what the rows hear, class by class, is their own label."""
-    return float(heard[np.arange(len(labels)), labels].sum() / max(len(labels), 1))
+    own = total(lambda h, label: h[np.arange(len(h)), label].sum(), heard, labels)
+    return own / max(len(labels), 1)
 
 
 def _components(W: Affinity, floors: FloatArray) -> tuple[int, IntArray]:

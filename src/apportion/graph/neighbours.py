@@ -24,8 +24,8 @@ FLAT_POINTS = 32_768
 
 _FEW_POINTS = 4096
 _LISTS = 2.0
-_SHORTLISTS = (2, 4, 8)
-_HARDLY = 0.005
+_SHORTLISTS = (4, 8, 16)
+_HARDLY = 0.002
 _SAMPLE = 512
 _COARSE = 1e-4
 _FARTHEST = 1e15
@@ -142,7 +142,7 @@ class ListSearch(Search):
     """Search in inverted lists: points by their nearest centre, rows look into the nearest lists.
 
     How many lists a row looks into is what finds the share `recall` of the true neighbours of a
-    sample, with one standard error to spare. Distances in the lists are first estimated from four
+    sample, with two standard errors to spare. Distances in the lists are first estimated from four
     bits a feature, and those of a shortlist computed, if a shortlist is found that hardly loses a
     neighbour of the sample; where features are skewed there is none, and all are computed.
     """
@@ -173,7 +173,7 @@ class ListSearch(Search):
         while self.recall < recall and self._lists.nprobe < self._n_lists:
             self._lists.nprobe = min(2 * self._lists.nprobe, self._n_lists)
             self.recall = self._measure(sample, truth)
-        self._try_shortlists(sample, truth, recall)
+        self._try_shortlists(sample, truth)
         self.how = (
             f"approximate, in {self._lists.nprobe} of {self._n_lists} inverted lists, which finds "
             f"{self.recall:.1%} of the neighbours of a sample"
@@ -215,7 +215,7 @@ class ListSearch(Search):
         while enough - few > 1:
             middle = (few + enough) // 2
             found = (turns < middle).mean(axis=1)
-            error = found.std() / np.sqrt(len(sample))
+            error = 2.0 * found.std() / np.sqrt(len(sample))
             few, enough = (few, middle) if found.mean() - error >= recall else (middle, enough)
         return enough
 
@@ -226,7 +226,7 @@ class ListSearch(Search):
         farthest = distances_to(rows, self.points, truth).max(axis=1, keepdims=True)
         return float((distances_to(rows, self.points, found) <= farthest * (1 + 1e-9)).mean())
 
-    def _try_shortlists(self, sample: IntArray, truth: IntArray, recall: float) -> None:
+    def _try_shortlists(self, sample: IntArray, truth: IntArray) -> None:
         """Estimate distances before they are computed, if the sample allows."""
         import faiss
 
@@ -240,7 +240,7 @@ class ListSearch(Search):
         for factor in _SHORTLISTS:
             self._index.k_factor = factor
             self.recall = self._measure(sample, truth)
-            if self.recall >= max(recall, whole[2] - _HARDLY):
+            if self.recall >= whole[2] - _HARDLY:
                 return
         self._lists, self._index, self.recall = whole
 
