@@ -62,6 +62,7 @@ class Clock:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
         self.calls: dict[str, int] = defaultdict(int)
+        self.ends: dict[str, float] = {}
         self._inside: list[str] = []
         self._since = time.perf_counter()
 
@@ -87,6 +88,7 @@ class Clock:
             finally:
                 self._charge()
                 self._inside.pop()
+                self.ends[function.__qualname__] = time.perf_counter()
 
         return work
 

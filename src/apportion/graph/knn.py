@@ -100,9 +100,10 @@ class KNNGraph(Graph):
         self._copies = sparse.csr_array((np.ones(n), (order, point)), shape=(n, n_points))
 
         distances, neighbours, kept = lists.distances, lists.neighbours, lists.kept
-        scales = np.where(kept, distances, 0.0).max(axis=1, initial=0.0)
-        positive = distances[distances > 0]
-        self._smallest = float(positive.min()) if positive.size else 1.0
+        all_kept = bool(kept.all())
+        scales = (distances if all_kept else np.where(kept, distances, 0.0)).max(axis=1, initial=0)
+        smallest = float(distances.min(initial=np.inf, where=distances > 0))
+        self._smallest = smallest if np.isfinite(smallest) else 1.0
         self._crowded = (self._copies @ (scales == 0)) > 0 if n > 1 else np.zeros(n, dtype=bool)
         self._point_scales = np.where(scales > 0, scales, self._smallest)
         self.scales_ = self._copies @ self._point_scales
@@ -189,10 +190,15 @@ def _either_way(
     n = len(neighbours)
     place = np.empty(n, dtype=np.intp)
     place[names] = np.arange(n)
-    kept = kept[place]
-    ends = np.append(0, np.cumsum(kept.sum(axis=1)))
-    indices = names.astype(np.int32)[neighbours[place]][kept]
-    V = sparse.csr_array((weights[place][kept], indices, ends.astype(np.int32)), shape=(n, n))
+    indices, data = names.astype(np.int32)[neighbours[place]], weights[place]
+    if kept.all():
+        ends = np.arange(n + 1) * neighbours.shape[1]
+        indices, data = indices.ravel(), data.ravel()
+    else:
+        kept = kept[place]
+        ends = np.append(0, np.cumsum(kept.sum(axis=1)))
+        indices, data = indices[kept], data[kept]
+    V = sparse.csr_array((data, indices, ends.astype(np.int32)), shape=(n, n))
     V.eliminate_zeros()
     V.sort_indices()
     return sparse.csr_array(V.maximum(V.T.tocsr()))
