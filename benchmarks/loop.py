@@ -129,55 +129,59 @@ def compare_precisions(n: int) -> None:
         print(f"{type(graph).__name__:14s} {(labels[0] != labels[1]).mean():.1e}")
 
 
-def time_bags_alone(most: int) -> None:
+def time_bags_alone(cases: list[tuple[int, int]]) -> None:
     """Print seconds of one projection and one decoding, without a graph."""
     print("\n      rows classes      bags   projection    again   quota decoding   GB of labels")
-    for n in (10**5, 10**6, 10**7):
-        for c in (2, 20):
-            if n > most:
-                continue
-            rng = np.random.default_rng(0)
-            codes = rng.permutation(np.arange(n) % (n // 100))
-            labels = rng.integers(0, c, n)
-            totals = Totals.from_labels(labels, codes, classes=list(range(c)))
-            bags = match_bags(n, bags=codes, proportions=totals)
-            F = bags.prior()
-            F *= 0.6
-            F[np.arange(n), labels] += 0.4
-            F += 0.1 * rng.standard_normal((n, c), dtype=np.float32)
-            project = MassProjection(bags, np.ones(n))
-            columns = project.to_columns(F)
-            seconds = []
-            for _ in range(2):
-                start = time.perf_counter()
-                projected = project(columns)
-                seconds.append(time.perf_counter() - start)
-                columns = columns + 1e-3 * rng.standard_normal(columns.shape, dtype=np.float32)
-            soft = project.from_columns(projected)
-            del columns, projected
+    for n, c in cases:
+        rng = np.random.default_rng(0)
+        codes = rng.permutation(np.arange(n) % (n // 100))
+        labels = rng.integers(0, c, n)
+        totals = Totals.from_labels(labels, codes, classes=list(range(c)))
+        bags = match_bags(n, bags=codes, proportions=totals)
+        F = bags.prior()
+        F *= 0.6
+        F[np.arange(n), labels] += 0.4
+        F += 0.1 * rng.standard_normal((n, c), dtype=np.float32)
+        project = MassProjection(bags, np.ones(n))
+        columns = project.to_columns(F)
+        seconds = []
+        for _ in range(2):
             start = time.perf_counter()
-            decoded = Quotas(bags, rng.permutation(n))(soft).labels
-            decoding = time.perf_counter() - start
-            assert (np.bincount(codes * c + decoded) == np.bincount(codes * c + labels)).all()
-            print(
-                f"{n:10,} {c:7d} {len(bags.ids):9,} {seconds[0]:12.2f} {seconds[1]:8.2f} "
-                f"{decoding:16.2f} {soft.nbytes / 1e9:14.2f}"
-            )
+            projected = project(columns)
+            seconds.append(time.perf_counter() - start)
+            columns = columns + 1e-3 * rng.standard_normal(columns.shape, dtype=np.float32)
+        soft = project.from_columns(projected)
+        del columns, projected
+        start = time.perf_counter()
+        decoded = Quotas(bags, rng.permutation(n))(soft).labels
+        decoding = time.perf_counter() - start
+        assert (np.bincount(codes * c + decoded) == np.bincount(codes * c + labels)).all()
+        print(
+            f"{n:10,} {c:7d} {len(bags.ids):9,} {seconds[0]:12.2f} {seconds[1]:8.2f} "
+            f"{decoding:16.2f} {soft.nbytes / 1e9:14.2f}"
+        )
 
 
 def main() -> None:
     """Run the comparisons."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=10**6, help="of the large comparisons")
+    parser.add_argument(
+        "--bags", nargs=2, type=int, metavar=("ROWS", "CLASSES"), help="these alone"
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.bags:
+        time_bags_alone([tuple(options.bags)])
+        return
     X, y, bags = overlapping_clusters(options.rows)
     graph = KNNGraph().fit(X)
     compare_products(graph)
     totals = Totals.from_labels(y, bags)
     compare_accuracies_of_propagation(graph, match_bags(len(X), bags=bags, proportions=totals))
     compare_precisions(20_000)
-    time_bags_alone(10 * options.rows)
+    sizes = [n for n in (10**5, 10**6, 10**7) if n <= 10 * options.rows]
+    time_bags_alone([(n, c) for n in sizes for c in (2, 20)])
 
 
 if __name__ == "__main__":
