@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -88,10 +90,22 @@ def test_new_rows_hear_the_anchors():
 def test_rows_in_blocks_are_the_same_rows(monkeypatch):
     X, F = some_rows(), np.random.default_rng(0).random((80, 2))
     whole = AnchorGraph(n_anchors=10).fit(X)
-    monkeypatch.setattr(anchor, "_BLOCK_ROWS", 7)
+    monkeypatch.setattr(anchor, "BLOCK_ROWS", 7)
     parts = AnchorGraph(n_anchors=10).fit(X)
     np.testing.assert_allclose(parts.ties_.toarray(), whole.ties_.toarray(), atol=1e-6)
     np.testing.assert_allclose(propagator(parts)(F), propagator(whole)(F), atol=1e-6)
+
+
+def test_what_anchors_share_is_found_once_for_every_fit():
+    graph = AnchorGraph(n_anchors=10).fit(some_rows())
+    shared = graph.shared_ties()
+    Z = graph.ties_.toarray()
+    np.testing.assert_allclose(shared, Z.T @ Z)
+    graph.components()
+    assert graph.shared_ties() is shared
+    assert pickle.loads(pickle.dumps(graph))._shared is None
+    Z = graph.fit(some_rows(seed=1)).ties_.toarray()
+    np.testing.assert_allclose(graph.shared_ties(), Z.T @ Z)
 
 
 @given(seed=st.integers(0, 1000))

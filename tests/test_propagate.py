@@ -175,6 +175,29 @@ def test_parts_of_the_rows_do_not_change_the_answer(monkeypatch):
     np.testing.assert_array_equal(row_parts.multiply(W, F), W @ F)
 
 
+@pytest.mark.parametrize("rows", [slice(0, 60), slice(0, 10), slice(17, 18), slice(30, 30)])
+def test_some_rows_are_these_rows_and_no_copy(rows):
+    W = sparse.csr_array(random_graph(60, 3, 0.3))
+    part = row_parts.some_rows(W, rows)
+    np.testing.assert_array_equal(part.toarray(), W.toarray()[rows])
+    turned = row_parts.transposed(part)
+    np.testing.assert_array_equal(turned.toarray(), W.toarray()[rows].T)
+    F = np.random.default_rng(0).random((60, 2))
+    np.testing.assert_allclose(turned @ F[rows], W.toarray()[rows].T @ F[rows])
+    for matrix in (part, turned) if rows.stop > rows.start else ():
+        assert np.shares_memory(matrix.data, W.data)
+        assert np.shares_memory(matrix.indices, W.indices)
+
+
+def test_rows_without_ties_stay_where_they_are():
+    P = propagator(PrecomputedGraph().fit(sparse.csr_array((4, 4))))
+    F = np.random.default_rng(0).random((4, 2))
+    np.testing.assert_array_equal(P(F), F)
+    near = P.near(F + 1.0, np.ones_like(F), Propagated(F), 1e-3)
+    np.testing.assert_array_equal(near.value, F + 1.0)
+    np.testing.assert_array_equal(near.rest, 0.0)
+
+
 def test_what_is_left_over_is_never_forgotten():
     """P of a point beyond a sharp and a rough one: the rest of the rough one goes with it."""
     F = np.ones((2, 1))

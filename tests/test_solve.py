@@ -17,7 +17,15 @@ from apportion.datasets import make_bags, make_xor
 from apportion.decode import quota
 from apportion.graph import Propagated, propagator
 from apportion.project import MassProjection
-from apportion.solve import Problem, Settings, Status, may_be_ambiguous, solve, unsupervised_rows
+from apportion.solve import (
+    Problem,
+    Settings,
+    Status,
+    may_be_ambiguous,
+    solve,
+    stands_alone,
+    unsupervised_rows,
+)
 
 
 def small_problem(seed, n=18, shares=(0.5, 1 / 3, 5 / 6)):
@@ -169,6 +177,23 @@ def test_one_answer_needs_no_probe():
     solution = solve(graph, bags)
     assert solution.unique is True
     assert solution.n_starts == 1
+
+
+def test_an_answer_with_rows_of_no_mass_stands_alone():
+    """Intervals leave room for constants, but none can be taken from a row that has nothing."""
+    W = np.zeros((8, 8))
+    W[:4, :4] = W[4:, 4:] = 1.0
+    W[3, 4] = W[4, 3] = 0.01
+    graph = PrecomputedGraph().fit(W)
+    totals = Totals.from_intervals({0: [0.6, 0.1], 1: [0.1, 0.6]}, {0: [0.9, 0.4], 1: [0.4, 0.9]})
+    bags = match_bags(8, bags=[0, 0, 0, 1, 0, 1, 1, 1], proportions=totals)
+    assert may_be_ambiguous(graph, bags)
+    first = solve(graph, bags, Settings(n_probes=0))
+    assert stands_alone(first.F, graph, bags) == bool((first.F.min(axis=0) <= 1e-9).all())
+    pure = np.repeat(np.eye(2), 4, axis=0)
+    assert stands_alone(pure, graph, bags)
+    assert not stands_alone(0.5 * (pure + 0.5), graph, bags)
+    assert not stands_alone(pure, *two_islands())
 
 
 def test_given_labels_and_different_bags_decide_between_islands():

@@ -8,21 +8,42 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-class SupervisionError(ValueError):
-    """Bags, totals or labels that cannot be used as they are.
+class InputError(ValueError):
+    """Something given that cannot be used as it is.
 
     Every message has one form: where, what was found, what is allowed, how to mend it.
     """
 
     def __init__(self, where: str, found: str, allowed: str, mend: str) -> None:
-        super().__init__(f"{where}: found {found}. Allowed: {allowed}. To mend: {mend}.")
+        stop = "" if mend.endswith("?") else "."
+        super().__init__(f"{where}: found {found}. Allowed: {allowed}. To mend: {mend}{stop}")
         self.where = where
         self.found = found
         self.allowed = allowed
         self.mend = mend
 
-    def __reduce__(self) -> tuple[type[SupervisionError], tuple[str, str, str, str]]:
+    def __reduce__(self) -> tuple[type[InputError], tuple[str, str, str, str]]:
         return type(self), (self.where, self.found, self.allowed, self.mend)
+
+
+class SupervisionError(InputError):
+    """Bags, totals or labels that cannot be used as they are."""
+
+
+class FileError(InputError):
+    """A file that cannot be read, or whose cells cannot be used as they are."""
+
+
+class DiaryError(InputError):
+    """A diary, or times of windows, that cannot be used as they are."""
+
+
+class SavedModelError(InputError):
+    """A saved model that cannot be read, or a model that cannot be saved."""
+
+
+class OutputError(OSError):
+    """A file that cannot be written; nothing was changed."""
 
 
 class BagDesignWarning(UserWarning):

@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from apportion._typing import FloatArray, IntArray
+from apportion._typing import FloatArray
 from apportion.bags import Bags
 from apportion.multipliers import (
-    Groups,
+    GroupBlock,
     SimplexResponse,
     SoftmaxResponse,
     meet_totals,
@@ -22,11 +22,9 @@ Method = Literal["nearest", "alternating"]
 
 
 class _Block(NamedTuple):
-    """Some bags: their open rows, sorted by bag, their numbers, and the rows' weights."""
+    """Some bags with their open rows, and the rows' weights."""
 
-    rows: IntArray
-    groups: Groups
-    span: slice
+    bags: GroupBlock
     weights: FloatArray
 
 
@@ -78,7 +76,7 @@ class MassProjection:
         self._loose = np.flatnonzero(bags.open_groups.codes < 0)
         self._multipliers = np.zeros(self._lower.shape)
         self._blocks = [
-            _Block(*block, weights[block.rows])
+            _Block(block, weights[block.rows])
             for block in bags.open_groups.blocks(block_rows(bags.n_rows, self._lower.shape[1]))
         ]
 
@@ -115,27 +113,28 @@ class MassProjection:
 
         g_i = clip(f_i + λ_k / m_i, 0, 1) for one column, g_i = Π_simplex(f_i + λ_k / m_i) for more.
         """
-        f = columns[block.rows]
-        lower, upper = self._lower[block.span], self._upper[block.span]
-        start = self._multipliers[block.span]
+        (rows, groups, span), weights = block
+        f = columns[rows]
+        lower, upper = self._lower[span], self._upper[span]
+        start = self._multipliers[span]
         if self.one_column:
             g, found = shift_into_box(
                 f[:, 0],
-                block.weights,
+                weights,
                 0.0,
                 1.0,
-                block.groups,
+                groups,
                 lower[:, 0],
                 upper[:, 0],
                 start=start[:, 0],
                 tol=self.tol,
             )
-            projected[block.rows, 0], start[:, 0] = g, found
+            projected[rows, 0], start[:, 0] = g, found
         else:
-            heaviest = block.groups.greatest(block.weights)
-            projected[block.rows], start[:] = meet_totals(
-                SimplexResponse(f, block.weights),
-                block.groups,
+            heaviest = groups.greatest(weights)
+            projected[rows], start[:] = meet_totals(
+                SimplexResponse(f, weights),
+                groups,
                 lower,
                 upper,
                 reach=2.0 * np.maximum(heaviest, 1e-300),

@@ -10,6 +10,7 @@ from scipy.stats import rankdata
 from apportion._typing import FloatArray, IntArray
 from apportion.decode import Decoding, Quotas, bag_counts
 from apportion.graph import Graph, smoothness_of
+from apportion.progress import tell
 from apportion.threads import blockwise
 
 _WEIGHT_OF_SOFT_LABELS = 0.1
@@ -29,6 +30,7 @@ def refine(graph: Graph, decode: Quotas, F: FloatArray, labels: Decoding) -> Dec
     (1/n) Σ s_ij 1[y_i = y_j] rises; no true label is looked at. Rows that were tied stay tied: what
     they got began with a tie-break.
     """
+    tell("refining")
     bags = decode.bags
     counts = bag_counts(F, bags)
     best, smoothness, changed = labels, -np.inf, labels

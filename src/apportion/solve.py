@@ -7,6 +7,7 @@ takes the same steps with momentum; the literal one is the paper's Algorithm 2 a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -20,6 +21,8 @@ from apportion.bags import Bags
 from apportion.decode import Quotas
 from apportion.graph import Graph, Propagated, Propagator, propagator
 from apportion.graph.propagate import Metric, beyond
+from apportion.multipliers import Groups
+from apportion.progress import tell
 from apportion.project import MassProjection, Method
 from apportion.threads import blockwise, total
 
@@ -29,6 +32,9 @@ Stop = Literal["converged", "settled"]
 _MOST_COMPONENTS = 1000
 """More components than this are asked about by a probe: deciding would cost more."""
 
+_ZERO = 1e-9
+
+_PROPAGATING = "propagating"
 
 _LOOK_EVERY = 5
 _QUIET_LOOKS = 2
@@ -237,6 +243,28 @@ def _never(columns: FloatArray) -> bool:
     return False
 
 
+class _Approach:
+    """Tells how far a run has come on its way to the stationarity that is enough.
+
+    The way is measured in digits, from the first stationarity on; a step back does not count.
+    """
+
+    def __init__(self, enough: float) -> None:
+        self._enough = max(enough, _DRIFT)  # where tol is 0, rounding is the end
+        self._first = 0.0
+        self._done = 0.0
+        tell(_PROPAGATING, self._done)
+
+    def __call__(self, stationarity: float) -> None:
+        """Tell how far the run is that has come to this stationarity."""
+        here = max(stationarity, self._enough)
+        self._first = self._first or here
+        way = math.log(self._first / self._enough)
+        share = math.log(self._first / here) / way if way > 0 else 1.0
+        self._done = max(share, self._done)
+        tell(_PROPAGATING, self._done)
+
+
 def descend_plainly(
     problem: Problem, start: FloatArray, tol: float, max_iter: int, settled: Settled = _never
 ) -> Solution:
@@ -249,10 +277,13 @@ def descend_plainly(
     energies = [problem.energy(F, PF)]
     step = 1.0 if problem.steepest < 2.0 else 1.0 / problem.steepest
     enough = problem.enough(tol)
+    approach = _Approach(enough)
     status = Status.MAX_ITER
     for _ in range(max_iter):
         moved = problem.project(problem.descended(F, PF, step))
-        if problem.length(moved - F) <= enough * step * problem.norm(F):
+        gap, size = problem.length(moved - F), problem.norm(F)
+        approach(gap / (step * size))
+        if gap <= enough * step * size:
             status = Status.CONVERGED
             break
         F, PF = moved, Propagated(problem.P(moved))
@@ -269,9 +300,9 @@ def descend_with_momentum(
     """Minimise the energy by accelerated projected gradient steps of length 1/L.
 
     Momentum is dropped when it points uphill or the energy rises. P is linear, so that P of the
-    extrapolated point comes from P of the two points it lies on. P is applied only as exactly as
-    the step is long, from P of the point where the step began; before anything is concluded from
-    it, it is sharpened.
+    extrapolated point comes from P of the two points it lies on. P of the point that a step leads
+    to is found from P of the point where it began, and only up to a tenth of the gradient that the
+    step follows; before a run is called converged, it is sharpened.
     """
     L = max(problem.steepest, 1e-12)
     F = problem.project(start)
@@ -280,6 +311,7 @@ def descend_with_momentum(
     size = problem.norm(F)
     rounding = 1e-12 * size**2
     enough = problem.enough(tol)
+    approach = _Approach(enough)
     Y, PY = F, PF
     t = 1.0
     status = Status.MAX_ITER
@@ -288,6 +320,7 @@ def descend_with_momentum(
         moved = problem.project(problem.descended(Y, PY, 1.0 / L))
         leap = blockwise(np.subtract, moved, Y, out=leap)
         gap = problem.length(leap)
+        approach(L * gap / size)
         enough_here = _INEXACT * L * gap
         if enough_here > _DRIFT * size:
             P_moved = problem.P.near(moved, leap, PY, enough_here)
@@ -355,6 +388,7 @@ def solve(
     rng : Generator, optional
         Draws the starts of probes.
     """
+    tell(_PROPAGATING)
     settings = settings or Settings()
     prior = bags.prior() if prior is None else prior
     if graph.locality is not None:
@@ -458,6 +492,20 @@ def may_be_ambiguous(graph: Graph, bags: Bags) -> bool:
     return bool(np.linalg.matrix_rank(gram / np.outer(scale, scale), tol=1e-9) < len(columns))
 
 
+def stands_alone(F: FloatArray, graph: Graph, bags: Bags) -> bool:
+    """Return whether no other minimiser is possible beside F.
+
+    Another one would differ by constants on each connected component, which sum to 0 over the
+    classes. Where every class has a row of mass 0 in the component, none of them can be negative:
+    all are 0. Components that hold a given label, or that nothing reaches, are left aside.
+    """
+    n_components, component = graph.components()
+    held = np.zeros(n_components, dtype=bool)
+    held[component[(bags.given >= 0) | unsupervised_rows(graph, bags)]] = True
+    least = Groups(component, n_components).least(F)
+    return bool((held | (least <= _ZERO).all(axis=1)).all())
+
+
 def _probe(
     first: Solution,
     run: Callable[[FloatArray], Solution],
@@ -473,6 +521,8 @@ def _probe(
     Only converged runs are compared, by the smoothness of their quota labels, never by labels.
     """
     if settings.prior_weight > 0 or not may_be_ambiguous(graph, bags):
+        return replace(first, unique=True)
+    if first.converged and stands_alone(first.F, graph, bags):
         return replace(first, unique=True)
     if settings.n_probes == 0 or not first.converged:
         return first

@@ -234,7 +234,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked_new_rows(self, X: Any) -> Any:
         """Return new rows as numbers, once the estimator is fitted."""
-        check_is_fitted(self, "transduction_")
+        check_is_fitted(self, "classes_")
         return self._checked_rows(X, reset=False, sparse_too=self._takes_sparse)
 
     def _checked_rows(self, X: Any, *, reset: bool, sparse_too: bool = False) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
-from apportion._typing import FloatArray
+from apportion._typing import AnyArray, FloatArray
 from apportion.bags import Bags
 from apportion.decode import Decoding
 from apportion.estimators._base import BagClassifier
@@ -80,7 +81,7 @@ class GraphClassifier(BagClassifier):
                 IsolatedRowsWarning,
                 stacklevel=users_level(),
             )
-        return weighted_neighbours(weights, self.graph_.voices(self._voices), self._overall)
+        return weighted_neighbours(weights, self._heard, self._overall)
 
     def _under_totals(self, F: FloatArray, matched: Bags) -> FloatArray:
         project = MassProjection(matched, np.ones(len(F)))
@@ -115,7 +116,20 @@ class GraphClassifier(BagClassifier):
         """Keep the graph beside what every estimator keeps."""
         self._store(matched, F, by_quota)
         self.graph_ = graph
+        self._heard = graph.voices(self._voices)
         self._overall = matched.overall
+
+    def _answers(self) -> dict[str, FloatArray]:
+        """Return what new rows are told: what those say whom they ask, and shares for the rest."""
+        return {"voices": self._heard, "overall": self._overall}
+
+    def _restore(self, classes: AnyArray, graph: Graph, answers: Mapping[str, FloatArray]) -> None:
+        """Keep what `predict` needs, with a graph that knows new rows only."""
+        self.classes_ = classes
+        self.graph_ = graph
+        self._heard, self._overall = answers["voices"], answers["overall"]
+        if graph.voices_are_of == "rows":
+            self.label_distributions_ = self._heard
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

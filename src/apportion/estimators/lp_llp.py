@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from apportion._typing import FloatArray, IntArray
 from apportion.bags import Bags
-from apportion.decode import Decoding, Quotas, quota
+from apportion.decode import Decoding, Quotas
 from apportion.estimators._base import all_or_nothing
 from apportion.estimators._graph import (
     GraphClassifier,
@@ -20,6 +20,7 @@ from apportion.estimators._graph import (
 )
 from apportion.graph import Graph
 from apportion.hashing import hash_ranks
+from apportion.progress import tell
 from apportion.refine import clearly_smoother, refine
 from apportion.solve import Settings, Solution, solve, unsupervised_rows
 
@@ -195,12 +196,12 @@ class LPLLP(GraphClassifier):
         )
 
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
-        graph, solution, labels = _smoothest(graph, X, matched, settings, prior, ranks, seed)
+        decode = Quotas(matched, ranks)
+        graph, solution, labels = _smoothest(graph, X, decode, settings, prior, ranks, seed)
         warn_of_graph(graph)
         warn_of_unsupervised_rows(graph, matched)
         warn_of_solution(solution, settings.tol)
         if self.refine and self.solver != "literal":
-            decode = Quotas(matched, ranks)
             labels = refine(graph, decode, solution.F, labels)
             other = None
             if self.prior is None:
@@ -264,7 +265,7 @@ def _near(
 def _smoothest(
     graph: Graph,
     X: Any,
-    bags: Bags,
+    decode: Quotas,
     settings: Settings,
     prior: FloatArray,
     ranks: IntArray,
@@ -278,12 +279,14 @@ def _smoothest(
     smooth ones the first is taken, and nothing is smoother than 1. The candidates of a grid are
     compared after rough solutions.
     """
+    bags = decode.bags
     rough = replace(settings, tol=max(settings.tol, _ROUGH_TOL)) if graph.has_grid else settings
     best: tuple[float, Graph, Solution, Decoding] | None = None
     for candidate in graph.candidates(X):
         rng = np.random.default_rng(seed)
         solution = solve(candidate, bags, rough, prior=prior, ranks=ranks, rng=rng)
-        labels = quota(solution.F, bags, ranks)
+        tell("decoding")
+        labels = decode(solution.F)
         smoothness = candidate.label_smoothness(labels.labels, bags.n_classes)
         if best is None or smoothness > best[0] + 1e-9:
             best = (smoothness, candidate, solution, labels)
@@ -293,7 +296,8 @@ def _smoothest(
     _, chosen, solution, labels = best
     if rough.tol > settings.tol:
         solution = _finished(solution, chosen, bags, settings, prior, ranks, seed)
-        labels = quota(solution.F, bags, ranks)
+        tell("decoding")
+        labels = decode(solution.F)
     return chosen, solution, labels
 
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from apportion._typing import BoolArray, FloatArray, IntArray
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.graph.base import FAR, Affinity, Graph
 from apportion.graph.neighbours import FlatSearch, SinglePrecision, distances_to
+from apportion.graph.row_parts import multiply, some_rows, transposed
 from apportion.hashing import hash_sample
 from apportion.memory import refuse_if_too_large
-from apportion.threads import in_threads, slices
+from apportion.progress import tell, told
+from apportion.threads import BLOCK_ROWS, blockwise, in_threads, slices
+from apportion.zipped import FLAGS, Stored
 
 _MOST_ANCHORS = 1000
 _ROWS_PER_ANCHOR = 64
-_BLOCK_ROWS = 2**16
 _NEGLIGIBLE = 1e-12
 _LEAST = 1e-3
+_ROUNDING = 1e-6
+
+_TYING = "tying rows to anchors"
 
 
 class AnchorGraph(Graph):
@@ -62,9 +68,17 @@ class AnchorGraph(Graph):
     array([0.5, 9. ])
     """
 
+    stored: ClassVar[Mapping[str, Stored]] = {
+        "anchors": Stored(("anchors", "features"), least=-1e100, most=1e100),
+        "usual_scales": Stored(("anchors",), least=0.0),
+        "anchor_is_row": Stored(("anchors",), FLAGS, most=1.0),
+    }
+    voices_are_of: ClassVar[str] = "anchors"
+
     anchors_: FloatArray
     ties_: Any
     masses_: FloatArray
+    _shared: FloatArray | None = None
 
     def __init__(self, n_anchors: str | int = "auto", n_nearest: int = 5) -> None:
         self.n_anchors = n_anchors
@@ -73,10 +87,12 @@ class AnchorGraph(Graph):
     def fit(self, X: Any) -> Self:
         """Choose the anchors and tie the rows of X to them."""
         wanted = self._wanted_anchors(len(X))
+        tell("choosing anchors")
         sample = X[hash_sample(X, _ROWS_PER_ANCHOR * wanted)]
         singles = SinglePrecision(sample)
         anchors = singles.back(_centres(singles(sample), wanted))
-        Z, nearest, _, scales = self._tied(X, FlatSearch(anchors))
+        tell(_TYING, 0.0)
+        Z, nearest, closest, scales = self._tied(X, FlatSearch(anchors))
 
         used = np.unique(nearest)
         if len(used) < len(anchors):
@@ -89,13 +105,18 @@ class AnchorGraph(Graph):
         self.degrees_ = np.ones(len(X))
         self._own = np.einsum("is,is->i", Z, Z / self.masses_[nearest])
         self._components = None
+        self._shared = None
 
         rows = np.maximum(np.bincount(nearest[:, 0], minlength=m), 1)
         usual = np.bincount(nearest[:, 0], scales, m) / rows
         self._usual_scales = np.maximum(usual, _LEAST * usual.mean())
         if m > 1:  # as far as the next anchor is not far, even where every row is an anchor
-            apart = distances_to(self.anchors_, self.anchors_, self._search.lists(1))[:, 0]
+            itself_and_next = self._search.nearest(self.anchors_, 2)
+            apart = distances_to(self.anchors_, self.anchors_, itself_and_next).max(axis=1)
             self._usual_scales = np.maximum(self._usual_scales, apart**2 / FAR)
+        sizes = np.linalg.norm(self.anchors_ - singles.back(np.zeros(X.shape[1])), axis=1)
+        same = nearest[closest <= (_ROUNDING * sizes[nearest[:, 0]]) ** 2, 0]
+        self._anchor_is_row = np.bincount(same, minlength=m) > 0
         self._all_equal = all(bool((X[part] == X[0]).all()) for part in self._parts)
         return self
 
@@ -105,17 +126,8 @@ class AnchorGraph(Graph):
 
     def hear(self, F: FloatArray) -> FloatArray:
         """Return what each row hears from the others, 0 where there are none."""
-        said = self.voices(F)
-        heard = np.empty_like(F)
-
-        def listen(part: slice) -> None:
-            own = self._own[part, None]
-            others = _without_own(own)
-            from_others = self._ties(part) @ said - own * F[part]
-            heard[part] = np.where(others > 0, from_others / np.maximum(others, 1e-12), 0.0)
-
-        in_threads(listen, self._parts)
-        return heard
+        from_all = self.multiply(F)
+        return blockwise(_from_others, from_all, F, self._own[:, None], out=from_all)
 
     def voices(self, F: FloatArray) -> FloatArray:
         """Return Λ⁻¹ Zᵀ F: what the anchors say when a row asks."""
@@ -144,44 +156,65 @@ class AnchorGraph(Graph):
         far = squares > FAR * self._usual_scales[nearest[:, 0]]
         return _sparse_rows(Z, nearest, len(self.anchors_)), far
 
+    def state(self) -> dict[str, AnyArray]:
+        """Return the anchors, what is far from them, and which of them are single rows."""
+        return {
+            "anchors": self.anchors_,
+            "usual_scales": self._usual_scales,
+            "anchor_is_row": self._anchor_is_row,
+        }
+
+    @classmethod
+    def from_state(cls, parameters: Mapping[str, Any], state: Mapping[str, AnyArray]) -> Self:
+        """Return a graph for new rows only: `affinities` answers as that of the graph stored."""
+        graph = cls(**parameters)
+        graph._wanted_anchors(1)
+        graph.anchors_ = state["anchors"]
+        graph._search = FlatSearch(graph.anchors_)
+        graph._usual_scales = state["usual_scales"]
+        graph._anchor_is_row = state["anchor_is_row"]
+        return graph
+
+    def rows_in_state(self) -> str:
+        """Return how many means of rows are in `state`, and how many of these are rows.
+
+        The mean of one row, or of equal rows, is that row, to single precision.
+        """
+        n, n_rows = len(self.anchors_), int(self._anchor_is_row.sum())
+        means = f"{n:,} mean{'s' * (n != 1)} of training rows"
+        return f"{means}, of which {n_rows:,} equal a training row" if n_rows else means
+
     def to_anchors(self, F: FloatArray) -> FloatArray:
         """Return Zᵀ F: what the rows give to their anchors."""
-        parts = in_threads(lambda part: self._ties(part).T @ F[part], self._parts)
-        return np.asarray(sum(parts))
+
+        def give(part: slice) -> FloatArray:
+            return transposed(some_rows(self.ties_, part)) @ F[part]
+
+        return np.asarray(sum(in_threads(give, self._parts)))
 
     def from_anchors(self, A: FloatArray) -> FloatArray:
         """Return Z A: what the rows receive from their anchors."""
-        received = np.empty((self.n_rows_, A.shape[1]))
-
-        def receive(part: slice) -> None:
-            received[part] = self._ties(part) @ A
-
-        in_threads(receive, self._parts)
-        return received
+        return multiply(self.ties_, A)
 
     def shared_ties(self) -> FloatArray:
-        """Return Zᵀ Z: how much any two anchors share."""
-        m = len(self.masses_)
-        refuse_if_too_large(f"AnchorGraph, with {m} anchors,", 3 * 8 * m * m, "fewer anchors")
-        shared = np.zeros((m, m))
-        for part in self._parts:
-            Z = self._ties(part)
-            shared += (Z.T @ Z).toarray()
-        return shared
+        """Return Zᵀ Z: how much any two anchors share; found once."""
+        if self._shared is None:
+            m = len(self.masses_)
+            refuse_if_too_large(f"AnchorGraph, with {m} anchors,", 3 * 8 * m * m, "fewer anchors")
+            shared = np.zeros((m, m))
+            for part in self._parts:
+                Z = some_rows(self.ties_, part)
+                shared += (transposed(Z) @ Z).toarray()
+            self._shared = shared
+        return self._shared
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Where a graph goes, what its anchors share is found again by who needs it.
+        return {**super().__getstate__(), "_shared": None}
 
     @property
     def _parts(self) -> list[slice]:
-        return slices(self.n_rows_, _BLOCK_ROWS)
-
-    def _ties(self, part: slice) -> Any:
-        """Return some rows of Z, without a copy."""
-        s = int(self.ties_.indptr[1])
-        cells = slice(part.start * s, part.stop * s)
-        ends = np.arange(0, (part.stop - part.start) * s + 1, s, dtype=np.int32)
-        return sparse.csr_array(
-            (self.ties_.data[cells], self.ties_.indices[cells], ends),
-            shape=(part.stop - part.start, self.ties_.shape[1]),
-        )
+        return slices(self.n_rows_, BLOCK_ROWS)
 
     def _tied(
         self, X: Any, search: FlatSearch
@@ -192,7 +225,7 @@ class AnchorGraph(Graph):
         nearest: IntArray = np.empty((len(X), s), dtype=np.int32)
         closest: FloatArray = np.empty(len(X))
         scales: FloatArray = np.empty(len(X))
-        for part in slices(len(X), _BLOCK_ROWS):
+        for part in told(_TYING, slices(len(X), BLOCK_ROWS)):
             rows = np.asarray(X[part])
             nearest[part] = search.nearest(rows, s)
             squares = distances_to(rows, search.points, nearest[part]) ** 2
@@ -221,6 +254,12 @@ class AnchorGraph(Graph):
 
 def _without_own(own: FloatArray) -> FloatArray:
     return np.maximum(1.0 - own - 1e-12, 0.0)
+
+
+def _from_others(from_all: FloatArray, F: FloatArray, own: FloatArray) -> FloatArray:
+    """Return what rows hear, less what they say themselves, over the weight of the others."""
+    others = _without_own(own)
+    return np.where(others > 0, (from_all - own * F) / np.maximum(others, 1e-12), 0.0)
 
 
 def _sparse_rows(Z: FloatArray, nearest: IntArray, n_anchors: int) -> Any:

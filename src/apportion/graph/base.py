@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import Any, ClassVar, Self
 
@@ -12,9 +12,10 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator
 
-from apportion._typing import BoolArray, FloatArray, IntArray
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.graph.row_parts import multiply
 from apportion.threads import total
+from apportion.zipped import Stored
 
 FAR = 50.0
 """A new row is far from a fitted one when their similarity is below exp(-50)."""
@@ -34,6 +35,10 @@ class Graph(BaseEstimator, ABC):
     """
 
     sees_features: ClassVar[bool] = True
+    stored: ClassVar[Mapping[str, Stored]] = {}
+    """What the arrays of `state` must be."""
+    voices_are_of: ClassVar[str] = "rows"
+    """Whose similarity to new rows `affinities` tells."""
 
     affinity_: Affinity
     degrees_: FloatArray
@@ -51,6 +56,19 @@ class Graph(BaseEstimator, ABC):
         mean of neighbours, and scaled they do not underflow, however far a row is. A row is
         isolated when it is far from every fitted row: similarity below exp(-50).
         """
+
+    def state(self) -> dict[str, AnyArray]:
+        """Return all that `affinities` needs, as the arrays that `stored` describes."""
+        raise NotImplementedError(f"A {type(self).__name__} cannot be stored.")
+
+    @classmethod
+    def from_state(cls, parameters: Mapping[str, Any], state: Mapping[str, AnyArray]) -> Self:
+        """Return a graph for new rows only: `affinities` answers as that of the graph stored."""
+        raise NotImplementedError(f"A {cls.__name__} cannot be stored.")
+
+    def rows_in_state(self) -> str:
+        """Return what of the fitted rows is in `state`, in words."""
+        raise NotImplementedError(f"A {type(self).__name__} cannot be stored.")
 
     @property
     def has_grid(self) -> bool:
@@ -143,6 +161,11 @@ class Graph(BaseEstimator, ABC):
         if self._components is None:
             self._components = _components(self.affinity_, _NEGLIGIBLE * self.degrees_)
         return self._components
+
+
+def counted_rows(number: int) -> str:
+    """Return a number of fitted rows in words."""
+    return f"{number:,} training row{'s' * (number != 1)}"
 
 
 def smoothness_of(labels: IntArray, heard: FloatArray) -> float:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
 
-from apportion._typing import BoolArray, FloatArray, IntArray
-from apportion.graph.base import FAR, Affinity, Graph
-from apportion.graph.neighbours import distances_to, neighbour_search
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
+from apportion.graph.base import FAR, Affinity, Graph, counted_rows
+from apportion.graph.neighbours import SEARCHING, distances_to, neighbour_search
 from apportion.hashing import hash_ranks
+from apportion.progress import tell
+from apportion.zipped import LEAST_POSITIVE, PLACES, Stored
 
 _ROWS_OUT_OF_CACHE = 200_000
 """From here on, sums over neighbours are faster when near rows stand together."""
@@ -58,10 +61,17 @@ class KNNGraph(Graph):
            [0.   , 0.135, 0.   ]])
     """
 
+    stored: ClassVar[Mapping[str, Stored]] = {
+        "points": Stored(("points", "features"), least=-1e100, most=1e100),
+        "point_of_row": Stored(("rows",), PLACES, below="points"),
+        "point_scales": Stored(("points",), least=LEAST_POSITIVE),
+        "smallest_distance": Stored((), least=LEAST_POSITIVE),
+    }
+
     scales_: FloatArray
     recall_: float
     search_: str
-    _lists: _Lists
+    _lists: _Points
     _copies: Any
     _point_scales: FloatArray
     _smallest: float
@@ -73,16 +83,7 @@ class KNNGraph(Graph):
 
     def fit(self, X: Any) -> Self:
         """Build the similarities of the rows of X."""
-        if not isinstance(self.n_neighbors, Integral) or self.n_neighbors < 1:
-            raise ValueError(
-                "The 'n_neighbors' parameter of KNNGraph must be an int of at least 1. "
-                f"Got {self.n_neighbors!r}."
-            )
-        if not isinstance(self.recall, Real) or not 0.0 < self.recall <= 1.0:
-            raise ValueError(
-                "The 'recall' parameter of KNNGraph must be a float in the range (0, 1]. "
-                f"Got {self.recall!r}."
-            )
+        self._check_parameters()
         self.locality = None
         n = len(X)
         # In the order of the feature hashes, equal rows stand together, and equally near
@@ -147,9 +148,57 @@ class KNNGraph(Graph):
         )
         return sparse.csr_array(V @ self._copies.T), nearest[:, 0] > FAR
 
+    def state(self) -> dict[str, AnyArray]:
+        """Return the points, which row is which of them, and the scales."""
+        return {
+            "points": self._lists.points,
+            "point_of_row": self._copies.indices,
+            "point_scales": self._point_scales,
+            "smallest_distance": np.array(self._smallest),
+        }
 
-class _Lists:
-    """The nearest neighbours of points that stand for one or more equal rows each."""
+    @classmethod
+    def from_state(cls, parameters: Mapping[str, Any], state: Mapping[str, AnyArray]) -> Self:
+        """Return a graph for new rows only: `affinities` answers as that of the graph stored.
+
+        The search is built again. An approximate one comes out the same on the same processor and
+        version of faiss; on others, k-means rounds differently, lists are cut elsewhere, and a
+        few rows in a hundred have other near neighbours.
+        """
+        graph = cls(**parameters)
+        graph._check_parameters()
+        points, point = state["points"], state["point_of_row"]
+        n, n_points = len(point), len(points)
+        multiplicity = np.bincount(point, minlength=n_points)
+        if not multiplicity.all():
+            raise ValueError("some points stand for no row")
+        ends = np.arange(n + 1, dtype=point.dtype)
+        graph._copies = sparse.csr_array((np.ones(n), point, ends), shape=(n, n_points))
+        graph._lists = _Points(points, multiplicity, graph.n_neighbors, graph.recall)
+        graph.recall_, graph.search_ = graph._lists.search.recall, graph._lists.search.how
+        graph._point_scales = state["point_scales"]
+        graph._smallest = float(state["smallest_distance"])
+        return graph
+
+    def rows_in_state(self) -> str:
+        """Return how many rows are in `state`: all."""
+        return counted_rows(self._copies.shape[0])
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.n_neighbors, Integral) or self.n_neighbors < 1:
+            raise ValueError(
+                "The 'n_neighbors' parameter of KNNGraph must be an int of at least 1. "
+                f"Got {self.n_neighbors!r}."
+            )
+        if not isinstance(self.recall, Real) or not 0.0 < self.recall <= 1.0:
+            raise ValueError(
+                "The 'recall' parameter of KNNGraph must be a float in the range (0, 1]. "
+                f"Got {self.recall!r}."
+            )
+
+
+class _Points:
+    """Points that stand for one or more equal rows each, and a search among them."""
 
     def __init__(
         self, points: FloatArray, multiplicity: IntArray, n_neighbors: int, recall: float
@@ -159,8 +208,25 @@ class _Lists:
         self._k = n_neighbors
         self._n_rows = int(multiplicity.sum())
         k = min(n_neighbors, len(points) - 1)
+        tell(SEARCHING)
         self.search = neighbour_search(points, k, recall)
-        self.neighbours = self.search.lists(k)
+
+    def needed(self, neighbours: IntArray, before: Any) -> BoolArray:
+        """Return which neighbouring points it takes until k rows are reached, copies counted."""
+        if len(self.multiplicity) == self._n_rows:
+            return np.broadcast_to(np.arange(neighbours.shape[1]) < self._k, neighbours.shape)
+        copies = self.multiplicity[neighbours]
+        return np.asarray(before + np.cumsum(copies, axis=1) - copies < self._k)
+
+
+class _Lists(_Points):
+    """The nearest neighbours of the points."""
+
+    def __init__(
+        self, points: FloatArray, multiplicity: IntArray, n_neighbors: int, recall: float
+    ) -> None:
+        super().__init__(points, multiplicity, n_neighbors, recall)
+        self.neighbours = self.search.lists(min(n_neighbors, len(points) - 1))
         self.distances = distances_to(points, points, self.neighbours)
         self.kept = self.needed(self.neighbours, (multiplicity - 1)[:, None])
 
@@ -171,13 +237,6 @@ class _Lists:
             return self.neighbours.size
         near = np.where(self.kept, self.multiplicity[self.neighbours], 0).sum(axis=1)
         return int((self.multiplicity * (self.multiplicity - 1 + near)).sum())
-
-    def needed(self, neighbours: IntArray, before: Any) -> BoolArray:
-        """Return which neighbouring points it takes until k rows are reached, copies counted."""
-        if len(self.multiplicity) == self._n_rows:
-            return np.broadcast_to(np.arange(neighbours.shape[1]) < self._k, neighbours.shape)
-        copies = self.multiplicity[neighbours]
-        return np.asarray(before + np.cumsum(copies, axis=1) - copies < self._k)
 
 
 def _either_way(

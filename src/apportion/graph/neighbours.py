@@ -14,6 +14,7 @@ from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 
 from apportion._typing import FloatArray, IntArray
+from apportion.progress import told
 from apportion.threads import in_threads, n_threads, slices
 
 TREE_FEATURES = 6
@@ -21,6 +22,8 @@ TREE_FEATURES = 6
 
 FLAT_POINTS = 32_768
 """Up to this many points, all pairs are compared."""
+
+SEARCHING = "searching neighbours"
 
 _FEW_POINTS = 4096
 _LISTS = 2.0
@@ -61,7 +64,7 @@ class Search(ABC):
         """Return the k nearest other points of every point, the nearest first."""
         n = len(self.points)
         found: IntArray = np.empty((n, k), dtype=np.int32)
-        for part in slices(n, _BLOCK_ROWS):
+        for part in told(SEARCHING, slices(n, _BLOCK_ROWS)):
             rows = np.arange(part.start, part.stop) if self.order is None else self.order[part]
             found[rows] = _without_self(self.nearest(self.points[rows], k + 1), rows)
         return found

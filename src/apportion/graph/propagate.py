@@ -183,13 +183,17 @@ class _SparsePropagator(Propagator):
 
     def _solve(self, value: FloatArray, rest: FloatArray, steps: int) -> Propagated:
         """Take Chebyshev steps from a value that leaves over a rest; changes both."""
+        if self._half == 0:  # A = I: no row is tied to another
+            value += rest
+            rest[:] = 0.0
+            return Propagated(value, rest)
         move = blockwise(lambda r: r / self._middle, rest)
         moved = np.empty_like(rest)
-        sigma = self._middle / self._half if self._half > 0 else np.inf
+        sigma = self._middle / self._half
         rho = 1.0 / sigma
         for _ in range(steps):
-            rho, last = 1.0 / (2.0 * sigma - rho) if self._half > 0 else 0.0, rho
-            forward = 2.0 * rho / self._half if self._half > 0 else 0.0
+            rho, last = 1.0 / (2.0 * sigma - rho), rho
+            forward = 2.0 * rho / self._half
             in_threads(
                 partial(self._step, move, moved, value, rest, rho * last, forward), self._parts
             )

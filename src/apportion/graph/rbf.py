@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from apportion._typing import BoolArray, FloatArray, IntArray
-from apportion.graph.base import FAR, Affinity, Graph
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
+from apportion.graph.base import FAR, Affinity, Graph, counted_rows
 from apportion.memory import refuse_if_too_large
 from apportion.threads import in_threads, slices
+from apportion.zipped import LEAST_POSITIVE, Stored
 
 _GRID = 2.0 ** np.arange(-4, 7)
 _NEIGHBOUR = 10
@@ -44,6 +45,11 @@ class RBFGraph(Graph):
            [0.368, 0.   , 0.018],
            [0.   , 0.018, 0.   ]])
     """
+
+    stored: ClassVar[Mapping[str, Stored]] = {
+        "rows": Stored(("rows", "features"), least=-1e100, most=1e100),
+        "gamma": Stored((), least=LEAST_POSITIVE),
+    }
 
     def __init__(self, gamma: str | float | Sequence[float] = "auto") -> None:
         self.gamma = gamma
@@ -86,10 +92,29 @@ class RBFGraph(Graph):
         nearest = exponents.min(axis=1, keepdims=True)
         return np.exp(nearest - exponents), nearest[:, 0] > FAR
 
-    def _fit_one(self, X: Any, squared: FloatArray, gamma: float) -> Self:
+    def state(self) -> dict[str, AnyArray]:
+        """Return the rows and γ."""
+        return {"rows": self._X, "gamma": np.array(self.gamma_)}
+
+    @classmethod
+    def from_state(cls, parameters: Mapping[str, Any], state: Mapping[str, AnyArray]) -> Self:
+        """Return a graph for new rows only: `affinities` answers as that of the graph stored."""
+        graph = cls(**parameters)
+        graph._hold(state["rows"], float(state["gamma"]))
+        return graph
+
+    def rows_in_state(self) -> str:
+        """Return how many rows are in `state`: all."""
+        return counted_rows(len(self._X))
+
+    def _hold(self, X: Any, gamma: float) -> None:
+        """Keep what new rows are compared with."""
         self.gamma_ = gamma
         self._X = X
         self._centre = np.median(X, axis=0).astype(np.float64)
+
+    def _fit_one(self, X: Any, squared: FloatArray, gamma: float) -> Self:
+        self._hold(X, gamma)
         W = np.empty_like(squared)
 
         def similar(part: slice) -> None:

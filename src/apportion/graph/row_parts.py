@@ -37,7 +37,8 @@ def row_parts(matrix: Any) -> list[RowPart]:
     n_parts = max(1, few, matrix.nnz // _PART_NUMBERS)
     edges = np.searchsorted(matrix.indptr, matrix.nnz * np.arange(n_parts + 1) / n_parts)
     edges[0], edges[-1] = 0, matrix.shape[0]
-    return [_part(matrix, int(first), int(last)) for first, last in pairwise(edges) if last > first]
+    parts = [slice(int(first), int(last)) for first, last in pairwise(edges) if last > first]
+    return [RowPart(rows, some_rows(matrix, rows)) for rows in parts]
 
 
 def multiply(matrix: Any, F: FloatArray) -> FloatArray:
@@ -51,14 +52,28 @@ def multiply(matrix: Any, F: FloatArray) -> FloatArray:
     return product
 
 
-def _part(matrix: Any, first: int, last: int) -> RowPart:
-    begin, end = int(matrix.indptr[first]), int(matrix.indptr[last])
-    rows = sparse.csr_array(
-        (
-            matrix.data[begin:end],
-            matrix.indices[begin:end],
-            matrix.indptr[first : last + 1] - matrix.indptr[first],
-        ),
-        shape=(last - first, matrix.shape[1]),
+def some_rows(matrix: Any, rows: slice) -> Any:
+    """Return some rows of a sparse matrix, their numbers uncopied."""
+    ends = matrix.indptr[rows.start : rows.stop + 1]
+    cells = slice(int(ends[0]), int(ends[-1]))
+    return _uncopied(
+        sparse.csr_array,
+        (rows.stop - rows.start, matrix.shape[1]),
+        (matrix.data[cells], matrix.indices[cells], ends - ends[0]),
     )
-    return RowPart(slice(first, last), rows)
+
+
+def transposed(matrix: Any) -> Any:
+    """Return the transpose of some rows of a sparse matrix, their numbers uncopied."""
+    arrays = matrix.data, matrix.indices, matrix.indptr
+    return _uncopied(sparse.csc_array, matrix.shape[::-1], arrays)
+
+
+def _uncopied(form: Any, shape: tuple[int, int], arrays: tuple[Any, Any, Any]) -> Any:
+    """Return the sparse matrix of these very arrays.
+
+    SciPy, when it is given them, copies what is less than half of a larger array.
+    """
+    matrix = form(shape, dtype=arrays[0].dtype)
+    matrix.data, matrix.indices, matrix.indptr = arrays
+    return matrix
