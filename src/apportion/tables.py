@@ -431,6 +431,13 @@ def is_missing(item: Any) -> bool:
         return type(item).__name__ == "NAType"
 
 
+def plain_name(item: Any) -> str:
+    """Return an id as text that is the same for 7, 7.0 and " 7"."""
+    if isinstance(item, float | np.floating) and float(item).is_integer():
+        return str(int(item))
+    return str(item).strip()
+
+
 def refuse_duplicates(ids: Iterable[Hashable]) -> None:
     """Raise for a bag that has two lines in the table of totals."""
     seen: dict[Hashable, int] = {}

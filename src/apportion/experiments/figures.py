@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from apportion.estimators import LPLLP
 from apportion.experiments.sections import DESIGNS, Section
 from apportion.experiments.summary import Figure, Key, printed_for
 from apportion.experiments.trials import Method
+from apportion.files.write import replacing
 from apportion.graph import KNNGraph
 
 BAG_COLOURS = ("#E69F00", "#009E73", "#CC79A7")
@@ -160,17 +160,16 @@ def draw_accuracy(
 
 
 def save(figure: Any, path: Path) -> list[Path]:
-    """Write a figure as PNG and SVG, each to a temporary file that is then renamed."""
+    """Write a figure as PNG and SVG."""
     from matplotlib import rc_context
 
     paths = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
     path.parent.mkdir(parents=True, exist_ok=True)
     for target in paths:
-        temporary = target.with_name(f".{target.name}.tmp")
         undated = {"Date": None} if target.suffix == ".svg" else None
-        with rc_context({"svg.hashsalt": "apportion"}):
+        salted = rc_context({"svg.hashsalt": "apportion"})
+        with replacing(target, force=True) as temporary, salted:
             figure.savefig(temporary, format=target.suffix[1:], dpi=130, metadata=undated)
-        os.replace(temporary, target)
     return paths
 
 

@@ -28,6 +28,7 @@ from apportion.experiments.tables import (
     to_text,
 )
 from apportion.experiments.trials import Method, Problem, Trial
+from apportion.files.write import replacing
 
 __all__ = [
     "WHERE_SPHERE_IS",
@@ -173,8 +174,6 @@ def draw_figures(
 
 
 def _write(path: Path, text: str) -> Path:
-    """Write a page to a temporary file, then rename it."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(f"{text}\n", encoding="utf-8")
-    os.replace(temporary, path)
+    with replacing(path, force=True) as temporary:
+        temporary.write_text(f"{text}\n", encoding="utf-8")
     return path

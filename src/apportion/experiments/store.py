@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from apportion.experiments.trials import trial_of
+from apportion.files.write import replacing
 
 _COLUMNS = {
     **dict.fromkeys(("section", "design", "protocol", "method"), "string"),
@@ -73,11 +74,9 @@ class ResultStore:
     def _write(self, rows: list[dict[str, Any]], kind: str) -> None:
         pyarrow = _pyarrow()
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = uuid.uuid4().hex
-        temporary = self.folder / f"{name}.tmp"
-        schema = pyarrow.schema(list(_COLUMNS.items()))
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), temporary)
-        os.replace(temporary, self.folder / f"{kind}-{name}.parquet")
+        table = pyarrow.Table.from_pylist(rows, schema=pyarrow.schema(list(_COLUMNS.items())))
+        with replacing(self.folder / f"{kind}-{uuid.uuid4().hex}.parquet") as temporary:
+            pyarrow.parquet.write_table(table, temporary)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,234 @@
+"""Columns of CSV text, as Arrow tables, with the line of every row for messages."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Collection, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from apportion.exceptions import FileError
+from apportion.files.text import (
+    delimiter_of,
+    empty_file,
+    encoding_of,
+    has_decimal_comma,
+    refuse_bad_names,
+)
+
+_START = 2**16
+_BLOCK = 2**20
+_LARGEST_BLOCK = 2**31 - 1
+_MISSING = ["", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None"]
+_WITH_COMMA = r"^(\s*[+-]?\d+),(\d+(?:[eE][+-]?\d+)?\s*)$"
+_BAD_COLUMN = re.compile(r"In CSV column #(\d+)")
+
+
+class CsvText:
+    """The text of a CSV file, or rows of another file in that form.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    encoding : str, optional
+        Its encoding, see `encoding_of`.
+    rows : str, optional
+        A header and rows that are separated by commas, where these are not the whole file.
+    """
+
+    def __init__(self, path: Path, encoding: str | None = None, rows: str | None = None) -> None:
+        self.path = path
+        self._rows = rows
+        self._encoding = encoding_of(path, encoding) if rows is None else "utf-8"
+        with self._text() as text:
+            start = text.read(_START)
+        if not start.strip():
+            raise empty_file(path)
+        self._delimiter = delimiter_of(start) if rows is None else ","
+        self._block = _BLOCK
+        self._long_cells = False  # whether a cell may hold several lines; slower, so tried second
+        self._point = "," if has_decimal_comma(start, self._delimiter) else "."
+
+    def columns(self) -> Any:
+        """Return the columns as a `pyarrow.Table`."""
+        table = self._parsed()
+        codes = self._codes(table)
+        if codes:
+            table = self._parsed(codes)
+        table = _without_empty_end(table.rename_columns([n.strip() for n in table.column_names]))
+        refuse_bad_names(table.column_names, self.path.name)
+        return table
+
+    def place(self, row: int) -> str:
+        """Return where a row stands, in words."""
+        try:
+            with self._text() as text:
+                line, _ = next(islice(self._records(text), row + 1, None))
+        except (csv.Error, StopIteration):
+            line = None
+        return self._words(row, line)
+
+    def _words(self, row: int, line: int | None) -> str:
+        known = line is not None and self._rows is None
+        return f"{self.path.name}, {f'line {line}' if known else f'row {row}'}"
+
+    def _parsed(self, codes: Collection[str] = ()) -> Any:
+        """Return the columns; codes are text.
+
+        Other types are guessed from the first block; where a cell further down says otherwise, the
+        column is read once more as text.
+        """
+        import pyarrow as pa
+        from pyarrow import csv as arrow
+
+        types = dict.fromkeys(codes, pa.string())
+        while True:
+            try:
+                table = arrow.read_csv(
+                    self._source(),
+                    read_options=arrow.ReadOptions(block_size=self._block),
+                    parse_options=self._form(),
+                    convert_options=arrow.ConvertOptions(
+                        strings_can_be_null=True,
+                        null_values=_MISSING,
+                        decimal_point=self._point,
+                        column_types=types,
+                    ),
+                )
+                break
+            except pa.ArrowInvalid as error:
+                if "straddl" in str(error) and self._block < _LARGEST_BLOCK:
+                    self._block = min(16 * self._block, _LARGEST_BLOCK)
+                    continue
+                bad = _BAD_COLUMN.search(str(error))
+                name = self._names()[int(bad[1])] if bad else None
+                if name is not None and name not in types:
+                    types[name] = pa.string()
+                elif not self._long_cells:
+                    self._long_cells, types = True, dict.fromkeys(codes, pa.string())
+                else:
+                    raise self._no_csv(error) from None
+        demoted = types.keys() - set(codes)
+        return _with_points(table, demoted) if self._point == "," else table
+
+    def _codes(self, table: Any) -> set[str]:
+        """Return the columns that hold codes such as 007: numbers would lose their zeros."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        from pyarrow import csv as arrow
+
+        kinds = zip(table.column_names, table.schema.types, strict=True)
+        whole = [name for name, kind in kinds if pa.types.is_integer(kind)]
+        if not whole or len(set(table.column_names)) < table.num_columns:
+            return set()
+        batches = arrow.open_csv(
+            self._source(),
+            read_options=arrow.ReadOptions(block_size=self._block),
+            parse_options=self._form(),
+            convert_options=arrow.ConvertOptions(
+                include_columns=whole, column_types=dict.fromkeys(whole, pa.string())
+            ),
+        )
+        found: set[str] = set()
+        for batch in batches:
+            for name, cells in zip(whole, batch.columns, strict=True):
+                longer = pc.greater(pc.binary_length(cells), 1)
+                if (
+                    name not in found
+                    and pc.any(pc.and_(pc.starts_with(cells, "0"), longer)).as_py()
+                ):
+                    found.add(name)
+        return found
+
+    def _form(self) -> Any:
+        from pyarrow import csv as arrow
+
+        return arrow.ParseOptions(delimiter=self._delimiter, newlines_in_values=self._long_cells)
+
+    def _source(self) -> Any:
+        """Return what pyarrow reads, in UTF-8."""
+        if self._rows is None and self._encoding == "utf-8-sig":
+            return str(self.path)
+        with self._text() as text:
+            return io.BytesIO(text.read().encode("utf-8"))
+
+    def _text(self) -> TextIO:
+        if self._rows is None:
+            return open(self.path, encoding=self._encoding, newline="")
+        return io.StringIO(self._rows, newline="")
+
+    def _records(self, text: TextIO) -> Iterator[tuple[int, list[str]]]:
+        """Yield the header and the rows, each with the line where it begins."""
+        reader = csv.reader(text, delimiter=self._delimiter)
+        line = 1
+        for cells in reader:
+            if cells:
+                yield line, cells
+            line = reader.line_num + 1
+
+    def _names(self) -> list[str]:
+        with self._text() as text:
+            return next(self._records(text))[1]
+
+    def _no_csv(self, error: Exception) -> FileError:
+        """Return the error for text that is no CSV, at its first line of another length."""
+        try:
+            with self._text() as text:
+                records = self._records(text)
+                width = len(next(records)[1])
+                row = -1
+                for row, (line, cells) in enumerate(records):
+                    if len(cells) != width:
+                        return FileError(
+                            self._words(row, line),
+                            f"{len(cells)} cell{'s' * (len(cells) != 1)}",
+                            f"{width}, as in the header",
+                            "correct the line; put cells that contain the separator "
+                            f"{self._delimiter!r} into quotation marks",
+                        )
+                if row < 0:
+                    return no_row(self.path)
+        except csv.Error:
+            pass
+        return FileError(
+            self.path.name,
+            f"text that is no CSV ({first_sentence(error)})",
+            "a header and lines of cells",
+            "check that it is the right file",
+        )
+
+
+def no_row(path: Path) -> FileError:
+    """Return the error for a file with a header and nothing below it."""
+    return FileError(path.name, "no row", "at least one row", "check that it is the right file")
+
+
+def first_sentence(error: Exception) -> str:
+    """Return the first line of what an error says, in 200 characters at most."""
+    text = str(error).strip().splitlines()
+    return text[0].rstrip(".")[:200] if text else type(error).__name__
+
+
+def _with_points(table: Any, names: Collection[str]) -> Any:
+    """Return the table with points instead of decimal commas in columns that are text."""
+    import pyarrow.compute as pc
+
+    for name in names:
+        place = table.column_names.index(name)
+        cells = pc.replace_substring_regex(table.column(place), _WITH_COMMA, r"\1.\2")
+        table = table.set_column(place, name, cells)
+    return table
+
+
+def _without_empty_end(table: Any) -> Any:
+    """Return the table without nameless, empty columns at its end, as spreadsheets leave them."""
+    while table.num_columns and not table.column_names[-1]:
+        last = table.column(table.num_columns - 1)
+        if last.null_count < len(last):
+            break
+        table = table.remove_column(table.num_columns - 1)
+    return table

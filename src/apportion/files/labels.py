@@ -1,0 +1,105 @@
+"""Tables into CSV and Parquet files, and onto stdout, safe to open in a spreadsheet."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from apportion.exceptions import OutputError
+from apportion.files.write import replacing
+
+_STARTS_A_FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
+_IS_A_NUMBER = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
+
+
+def require_ending(path: Path) -> None:
+    """Raise for a file that is to be of no form that can be written."""
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise OutputError(
+            f"{path} cannot be written: only .csv and .parquet files can. Give it such an ending."
+        )
+
+
+def write_table(table: Any, path: Path | None, *, force: bool = False) -> int:
+    """Write a table to a file, or as CSV to stdout, and return how many cells were neutralised.
+
+    In CSV, text that a spreadsheet would take for a formula gets an apostrophe before it; numbers
+    stay as they are. A file is there whole or not at all.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The table.
+    path : path or None
+        A `.csv` or `.parquet` file, or None for stdout.
+    force : bool, default=False
+        Whether a file that is there may be replaced.
+    """
+    import pyarrow.parquet as pq
+    from pyarrow import csv
+
+    if path is not None and path.suffix.lower() == ".parquet":
+        with replacing(path, force=force) as temporary:
+            pq.write_table(table, temporary)
+        return 0
+    table, changed = neutralised(table)
+    if path is None:
+        csv.write_csv(table, sys.stdout.buffer)
+    else:
+        with replacing(path, force=force) as temporary:
+            csv.write_csv(table, temporary)
+    return changed
+
+
+def neutralised(table: Any) -> tuple[Any, int]:
+    """Return the table with an apostrophe before text that looks like a formula, and how many.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> table = pa.table({"note": ["=1+1", "-5", "fine"], "x": [-1.5, 2.0, 3.0]})
+    >>> neutralised(table)[0].to_pydict()
+    {'note': ["'=1+1", '-5', 'fine'], 'x': [-1.5, 2.0, 3.0]}
+    """
+    import pyarrow as pa
+
+    names, changed = _safe(pa.chunked_array([pa.array(table.column_names, pa.string())]))
+    columns = []
+    for cells in table.columns:
+        safe, count = _safe(_as_csv_holds(cells))
+        columns.append(safe)
+        changed += count
+    return pa.table(columns, names.to_pylist()), changed
+
+
+def _safe(cells: Any) -> tuple[Any, int]:
+    """Return cells with an apostrophe before formulas, and how many these are."""
+    import pyarrow.compute as pc
+    import pyarrow.types as kinds
+
+    if not (kinds.is_string(cells.type) or kinds.is_large_string(cells.type)):
+        return cells, 0
+    formula = pc.and_(
+        pc.match_substring_regex(cells, _STARTS_A_FORMULA),
+        pc.invert(pc.match_substring_regex(cells, _IS_A_NUMBER)),
+    )
+    count = pc.sum(formula).as_py() or 0
+    return (pc.if_else(formula, pc.binary_join_element_wise("'", cells, ""), cells), count)
+
+
+def _as_csv_holds(cells: Any) -> Any:
+    """Return cells as plain numbers, times or text; bytes as hexadecimal digits."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    kind = cells.type
+    if kinds.is_dictionary(kind):
+        return cells.cast(kind.value_type)
+    if kinds.is_nested(kind):
+        printed = [None if cell is None else str(cell) for cell in cells.to_pylist()]
+    elif "binary" in str(kind):
+        printed = [None if cell is None else cell.hex() for cell in cells.to_pylist()]
+    else:
+        return cells
+    return pa.chunked_array([pa.array(printed, pa.string())])

@@ -1,0 +1,143 @@
+"""What a text file is written in: encoding, separator, decimal sign."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from apportion.exceptions import FileError
+
+_SEPARATORS = ",;\t|"
+_CHUNK = 2**22
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*")
+_NO_TEXT = {
+    b"PAR1": ("a Parquet file", "call it .parquet"),
+    b"PK\3\4": ("a zip file, as spreadsheets are", "save the table as CSV"),
+    b"\x1f\x8b": ("a compressed file", "unpack it"),
+}
+"""How files begin that are no text, what they are and what to do."""
+
+
+def require_file(path: Path) -> None:
+    """Raise for a path that is no file."""
+    if not path.exists():
+        raise FileError(str(path), "no such file", "a file that can be read", "correct the path")
+    if path.is_dir():
+        raise FileError(str(path), "a folder", "a file", "name one of the files in it")
+
+
+def encoding_of(path: Path, encoding: str | None = None) -> str:
+    """Return the encoding of a text file, after a look at all of it.
+
+    It is what a byte order mark says, else the one that is named, else UTF-8. Bytes that are none
+    of the encoding are an error that names their line.
+    """
+    with open(path, "rb") as file:
+        start = file.read(4)
+        if not start:
+            raise empty_file(path)
+        for mark, (what, mend) in _NO_TEXT.items():
+            if start.startswith(mark):
+                raise FileError(path.name, what, "text, such as CSV", mend)
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            encoding = "utf-16"
+        elif encoding is None or start.startswith(codecs.BOM_UTF8):
+            encoding = "utf-8-sig"
+        try:
+            b"ab".decode(encoding, "ignore")  # refuses what gives no text, such as "hex"
+            decoder = codecs.getincrementaldecoder(encoding)()
+        except (LookupError, UnicodeError):
+            raise FileError(
+                "the encoding",
+                repr(encoding),
+                "a name such as 'utf-8', 'latin-1' or 'cp1252'",
+                "correct it",
+            ) from None
+        file.seek(0)
+        line = 1
+        while True:
+            chunk = file.read(_CHUNK)
+            try:
+                text = decoder.decode(chunk, final=not chunk)
+            except UnicodeDecodeError as error:
+                line += error.object[: error.start].count(b"\n")
+                found = error.object[error.start : error.start + 1].hex()
+                raise FileError(
+                    f"{path.name}, line {line}",
+                    f"the byte 0x{found}, which is not {encoding.removesuffix('-sig')}",
+                    "text in one encoding, UTF-8 unless another is named",
+                    "save the file as UTF-8, or name its encoding, e.g. --encoding cp1252",
+                ) from None
+            if "\0" in text:
+                line += text[: text.index("\0")].count("\n")
+                raise FileError(
+                    f"{path.name}, line {line}",
+                    "a zero byte",
+                    "text",
+                    "check that it is a CSV file; a Parquet file must be called .parquet",
+                )
+            if not chunk:
+                return encoding
+            line += text.count("\n")
+
+
+def empty_file(path: Path) -> FileError:
+    """Return the error for a file with nothing in it."""
+    return FileError(
+        path.name,
+        "an empty file",
+        "a header and at least one line",
+        "check that it is the right file",
+    )
+
+
+def text_of(path: Path, encoding: str | None = None) -> str:
+    """Return a whole text file."""
+    with open(path, encoding=encoding_of(path, encoding), newline="") as file:
+        return file.read()
+
+
+def delimiter_of(text: str) -> str:
+    """Return the separator that the first line has most of, outside quotation marks."""
+    header = next((line for line in text.splitlines() if line.strip()), "")
+    counts = Counter(re.sub(r'"[^"]*"', "", header))
+    best = max(_SEPARATORS, key=lambda sign: counts[sign])
+    return best if counts[best] else ","
+
+
+def has_decimal_comma(text: str, delimiter: str) -> bool:
+    """Return whether cells of the first lines are numbers written with a comma."""
+    if delimiter == ",":
+        return False
+    lines = text.splitlines()[1:]
+    return any(_DECIMAL_COMMA.fullmatch(cell) for line in lines for cell in line.split(delimiter))
+
+
+def decimal_text(cell: str, delimiter: str) -> str:
+    """Return a cell with its decimal comma made a point, where commas separate no cells."""
+    if delimiter != "," and _DECIMAL_COMMA.fullmatch(cell):
+        return cell.replace(",", ".")
+    return cell
+
+
+def refuse_bad_names(names: Sequence[str], where: str) -> None:
+    """Raise for columns without a name or with the same name."""
+    for place, name in enumerate(names, start=1):
+        if not name:
+            raise FileError(
+                f"{where}, column {place}",
+                "no name in the header",
+                "a name for every column",
+                "write a header line with one name a column",
+            )
+        if name in names[place:]:
+            second = place + list(names[place:]).index(name) + 1
+            raise FileError(
+                f"{where}, columns {place} and {second}",
+                f"the same name, {name!r}",
+                "different names",
+                "rename one of them",
+            )
