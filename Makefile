@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test check reproduce benchmark benchmark-speed benchmark-methods picture clean
 
 demo: .venv/runtime
-	$(BIN)/python examples/demo.py
+	$(BIN)/apportion demo --force
 
 test: .venv/dev
 	$(BIN)/python -m pytest -n 2
@@ -44,7 +44,7 @@ picture: .venv/dev
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 
 .venv/runtime: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable ".[cli]"
 	@touch $@
 
 .venv/dev: .venv/bin/python pyproject.toml

@@ -1,4 +1,4 @@
-"""Hashing, data sets, the package itself and the demo."""
+"""Hashing, data sets, the package itself and the examples."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def test_the_core_needs_no_extra_and_names_the_one_to_install():
     assert "needs polars: install apportion[polars]" in out
 
 
-def test_the_demo_prints_given_against_assigned():
-    out = subprocess.check_output([sys.executable, ROOT / "examples" / "demo.py"], text=True)
+def test_the_digits_example_prints_given_against_assigned():
+    out = subprocess.check_output([sys.executable, ROOT / "examples" / "digits.py"], text=True)
     assert "given → assigned rows" in out
     right = float(re.search(r"never saw: ([\d.]+)% are right", out)[1])
     assert right > 95

@@ -121,6 +121,24 @@ def report_bags(bags: Bags, decodings: dict[str, Decoding], decode: str) -> BagR
     )
 
 
+def joined_reports(reports: Sequence[BagReport]) -> BagReport:
+    """Return one report of bags that were reported apart, over the same classes."""
+    first = reports[0]
+    return BagReport(
+        ids=tuple(bag for report in reports for bag in report.ids),
+        classes=first.classes,
+        sizes=np.concatenate([report.sizes for report in reports]),
+        lower=np.vstack([report.lower for report in reports]),
+        upper=np.vstack([report.upper for report in reports]),
+        assigned={
+            name: np.vstack([report.assigned[name] for report in reports])
+            for name in first.assigned
+        },
+        decode=first.decode,
+        tied={name: sum(report.tied[name] for report in reports) for name in first.tied},
+    )
+
+
 def _of_one_kind(items: Sequence[Any]) -> list[Any]:
     """Return the items as they are, or as text where a column could not hold them all."""
     kinds = {type(item) for item in items}

@@ -1,4 +1,4 @@
-"""The command line: `apportion reproduce`, `apportion version`."""
+"""`apportion reproduce`: the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -7,32 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-import apportion
-
-app = typer.Typer(
-    help="Learning with label proportions: a label for every row when only totals are known.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-talk = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+from apportion.cli.talk import talk, with_exit_codes
 
 
-@app.callback()
-def _several_commands() -> None:
-    """Learning with label proportions: a label for every row when only totals are known."""
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    print(apportion.__version__)
-
-
-@app.command()
+@with_exit_codes
 def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="The smallest cells, few repetitions: about a minute.")
@@ -57,10 +37,10 @@ def reproduce(
         list[str] | None, typer.Option(help="Only 'test bag' or only 'all rows'.")
     ] = None,
     repetitions: Annotated[
-        int | None, typer.Option(min=1, help="Repetitions of every cell. [default: 25]")
+        int | None, typer.Option(min=1, help="Repetitions of every cell. 25 if not given.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Trials side by side. [default: one a processor]")
+        int | None, typer.Option(min=1, help="Trials side by side. One a processor if not given.")
     ] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run trials that failed once more.")

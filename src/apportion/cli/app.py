@@ -1,0 +1,38 @@
+"""The command `apportion` and what it can do."""
+
+from __future__ import annotations
+
+import typer
+
+import apportion
+from apportion.cli.demo import demo
+from apportion.cli.diagnose import diagnose
+from apportion.cli.label import label
+from apportion.cli.predict import predict
+from apportion.cli.reproduce import reproduce
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(
+    epilog="Exit codes: 0 done, 1 an input cannot be used, 2 the command line is wrong, 3 an "
+    "output cannot be written, 4 not enough memory, 70 a fault of this program, 130 interrupted. "
+    "Data go to stdout, talk to stderr."
+)
+def _several_commands() -> None:
+    """Learning with label proportions: a label for every row when only totals are known."""
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    print(apportion.__version__)
+
+
+for command in (label, diagnose, predict, demo, reproduce):
+    app.command()(command)

@@ -1,0 +1,292 @@
+"""The options that commands share, in groups."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+
+import typer
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def with_groups(command: Command) -> Command:
+    """Return a command whose parameters of a dataclass are one option for each of its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    plain: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        kind = hints[name]
+        if not is_dataclass(kind):
+            plain.append(parameter.replace(annotation=kind))
+            continue
+        inner = get_type_hints(kind, include_extras=True)
+        groups[name] = (kind, [field.name for field in fields(kind)])
+        plain += [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default_factory()
+                if field.default_factory is not MISSING
+                else field.default,
+                annotation=inner[field.name],
+            )
+            for field in fields(kind)
+        ]
+    order = sorted(plain, key=lambda p: p.kind is inspect.Parameter.KEYWORD_ONLY)
+    kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in order]
+
+    @wraps(command)
+    def flat(**given: Any) -> Any:
+        for name, (kind, inside) in groups.items():
+            given[name] = kind(**{one: given.pop(one) for one in inside if one in given})
+        return command(**given)
+
+    flat.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
+    flat.__annotations__ = {p.name: p.annotation for p in kept}
+    return flat  # type: ignore[return-value]
+
+
+def _option(panel: str, help: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+_BAGS, _DIARY, _TIMES = "Bags", "Diary rules", "Times"
+_FEATURES, _OUTPUT, _METHOD = "Features", "Output", "Method"
+
+
+@dataclass
+class KnownOptions:
+    """Where bags and totals come from."""
+
+    bags: Annotated[
+        str | None, _option(_BAGS, "Column of bag ids; empty = in no bag.", metavar="COLUMN")
+    ] = None
+    proportions: Annotated[
+        Path | None,
+        _option(
+            _BAGS,
+            "Table of the bags' totals (CSV, Parquet): a line a bag and a column a class, or "
+            "columns bag, class and share.",
+            metavar="TABLE",
+        ),
+    ] = None
+    diary: Annotated[
+        Path | None,
+        _option(
+            _BAGS,
+            "Diary (CSV, Parquet): participant, date (or start and end, or period), then durations "
+            "or shares: a column an activity, or columns activity and duration.",
+            metavar="DIARY",
+        ),
+    ] = None
+    given: Annotated[
+        str | None,
+        _option(_BAGS, "Column of labels that are known; empty = not known.", metavar="COLUMN"),
+    ] = None
+    unit: Annotated[
+        Literal["auto", "hours", "minutes", "seconds", "percent", "share", "count"],
+        _option(
+            _BAGS,
+            "What numbers without a unit are. auto: shares or percentages where they sum to 1 or "
+            "100; else hours in a diary, counts in a table of totals.",
+        ),
+    ] = "auto"
+    uncovered: Annotated[
+        Literal["unknown", "drop", "scale"],
+        _option(
+            _DIARY,
+            "Time an entry does not cover: a class 'unknown'; the entry is left out; or durations "
+            "are scaled up.",
+        ),
+    ] = "unknown"
+    blank: Annotated[
+        Literal["zero", "unknown"],
+        _option(
+            _DIARY,
+            "An empty cell: the activity did not happen, or nothing is known.",
+        ),
+    ] = "zero"
+    tolerance: Annotated[
+        str,
+        _option(
+            _DIARY,
+            "Minutes a duration may be off, to either side. auto: only what rounding explains.",
+            metavar="MINUTES",
+        ),
+    ] = "auto"
+    excess: Annotated[
+        Literal["error", "scale"],
+        _option(
+            _DIARY,
+            "Durations that exceed their period: an error, or scaled down.",
+        ),
+    ] = "error"
+    part: Annotated[
+        Literal["auto", "bounds", "scale", "drop"],
+        _option(
+            _DIARY,
+            "A period recorded in part: durations hold within bounds; the part is like the whole; "
+            "or it is left out below 95 %. auto: scale from 95 % on, bounds below.",
+        ),
+    ] = "auto"
+    covers: Annotated[
+        Literal["period", "recording"],
+        _option(
+            _DIARY,
+            "What an entry accounts for: its whole period, or only what was recorded.",
+        ),
+    ] = "period"
+    graphs: Annotated[
+        Literal["auto", "one", "each"],
+        _option(
+            _DIARY,
+            "One graph of all participants, or one for each. auto: one for each where more than a "
+            "twentieth of the time is 'unknown', which is something else for everybody.",
+        ),
+    ] = "auto"
+    diary_column: Annotated[
+        list[str] | None,
+        _option(
+            _DIARY,
+            "Which column of the diary is the participant, date, start, end, period, activity, "
+            "duration or note; may be repeated.",
+            metavar="ROLE=COLUMN",
+        ),
+    ] = None
+    participant: Annotated[
+        str | None, _option(_TIMES, "Column of participants in the rows.", metavar="COLUMN")
+    ] = None
+    start: Annotated[
+        str | None, _option(_TIMES, "Column of the windows' starts.", metavar="COLUMN")
+    ] = None
+    end: Annotated[
+        str | None, _option(_TIMES, "Column of the windows' ends.", metavar="COLUMN")
+    ] = None
+    window: Annotated[
+        str | None,
+        _option(_TIMES, "Length of every window, such as 30s or 1min.", metavar="LENGTH"),
+    ] = None
+    nonwear: Annotated[
+        str | None,
+        _option(_TIMES, "Column that is true where the sensor was not worn.", metavar="COLUMN"),
+    ] = None
+    timezone: Annotated[
+        str | None,
+        _option(
+            _TIMES,
+            "Zone of clock times, such as Europe/London; gives the 23- and 25-hour day. "
+            "Clock times are taken as they are if not given.",
+            metavar="ZONE",
+        ),
+    ] = None
+    day_start: Annotated[str, _option(_TIMES, "When a diary's day begins.", metavar="HH:MM")] = (
+        "00:00"
+    )
+    date_format: Annotated[
+        str | None,
+        _option(
+            _TIMES, "How dates are written, such as %d/%m/%Y. ISO if not given.", metavar="FORM"
+        ),
+    ] = None
+    time_format: Annotated[
+        str | None,
+        _option(_TIMES, "How times are written. ISO or seconds if not given.", metavar="FORM"),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        _option(_BAGS, "Encoding of text files. UTF-8 if not given.", metavar="NAME"),
+    ] = None
+
+
+@dataclass
+class FeatureOptions:
+    """Which columns are features, and how."""
+
+    features: Annotated[
+        list[str] | None,
+        _option(
+            _FEATURES,
+            "Column to use, by name or pattern such as 'acc_*'; may be repeated. If not given, all "
+            "that are no ids or times.",
+            metavar="PATTERN",
+        ),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        _option(_FEATURES, "Column not to use; may be repeated.", metavar="PATTERN"),
+    ] = None
+    categorical: Annotated[
+        list[str] | None,
+        _option(
+            _FEATURES,
+            "Column of categories, also where they are numbers; may be repeated.",
+            metavar="COLUMN",
+        ),
+    ] = None
+    missing: Annotated[
+        Literal["median", "drop", "error"],
+        _option(
+            _FEATURES,
+            "A missing cell: the column's median stands in; the row is not labelled; or an error.",
+        ),
+    ] = "median"
+    scale: Annotated[
+        bool,
+        _option(_FEATURES, "Scale numbers to mean 0 and variance 1.", "--scale/--no-scale"),
+    ] = True
+    id: Annotated[
+        str | None,
+        _option(_FEATURES, "Column of row ids, which must differ.", metavar="COLUMN"),
+    ] = None
+
+
+@dataclass
+class OutputOptions:
+    """Where the answer goes."""
+
+    output: Annotated[
+        Path | None,
+        _option(
+            _OUTPUT,
+            "File to write, .csv or .parquet. CSV on stdout if not given.",
+            "--output",
+            "-o",
+            metavar="FILE",
+        ),
+    ] = None
+    force: Annotated[bool, _option(_OUTPUT, "Replace files that are there.", "--force")] = False
+    all_columns: Annotated[
+        bool,
+        _option(_OUTPUT, "Keep every column of the rows, not only ids and times.", "--all-columns"),
+    ] = False
+    json: Annotated[
+        bool, _option(_OUTPUT, "Print a summary as JSON on stdout; needs --output.", "--json")
+    ] = False
+    quiet: Annotated[bool, _option(_OUTPUT, "Say only what went wrong.", "--quiet", "-q")] = False
+
+
+@dataclass
+class MethodOptions:
+    """How labels are found."""
+
+    graph: Annotated[
+        Literal["auto", "knn", "anchor", "rbf"],
+        _option(
+            _METHOD,
+            "Graph of similar rows; auto chooses by the number of rows.",
+        ),
+    ] = "auto"
+    alpha: Annotated[float, _option(_METHOD, "How far labels travel, between 0 and 1.")] = 0.5
+    decode: Annotated[
+        Literal["quota", "threshold"],
+        _option(
+            _METHOD,
+            "quota keeps every bag's totals; threshold takes every row's most likely class.",
+        ),
+    ] = "quota"
+    seed: Annotated[int, _option(_METHOD, "Seed of random starts.")] = 0

@@ -1,0 +1,137 @@
+"""What the command line says on stderr, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from apportion.exceptions import OutputError
+from apportion.progress import listening
+
+BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, OUR_FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
+"""Exit codes beside 0, done."""
+
+talk = Console(stderr=True, highlight=False, markup=False, emoji=False)
+talk.soft_wrap = not talk.is_terminal
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class CommandLineError(Exception):
+    """Options that do not go together, or an option's value that is not allowed."""
+
+
+def with_exit_codes(command: Command) -> Command:
+    """Return a command whose failures are one paragraph on stderr and a documented exit code."""
+
+    @wraps(command)
+    def careful(*args: Any, **kwargs: Any) -> Any:
+        try:
+            answer = command(*args, **kwargs)
+            sys.stdout.flush()
+            return answer
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except KeyboardInterrupt:
+            _end("interrupted; nothing was written", INTERRUPTED)
+        except BrokenPipeError:
+            # The reader of stdout has had enough. What is still buffered goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except CommandLineError as error:
+            words = f"{error} 'apportion {command.__name__} -h' lists the options."
+            _end(words, BAD_COMMAND)
+        except OutputError as error:
+            _end(str(error), BAD_OUTPUT)
+        except MemoryError as error:
+            _end(str(error) or "not enough memory", NO_MEMORY)
+        except OSError as error:
+            _end(_in_words(error), BAD_INPUT if error.filename else BAD_OUTPUT)
+        except (ValueError, ModuleNotFoundError) as error:
+            _end(str(error), BAD_INPUT)
+        except Exception as error:
+            if os.environ.get("APPORTION_DEBUG"):
+                raise
+            _end(
+                f"a fault of this program: {type(error).__name__}: {error}. Please report it; "
+                "APPORTION_DEBUG=1 shows where it happened",
+                OUR_FAULT,
+            )
+
+    return careful  # type: ignore[return-value]
+
+
+def _end(message: str, code: int) -> NoReturn:
+    text = " ".join(message.split())
+    talk.print(f"apportion: {text}{'' if text.endswith('.') else '.'}")
+    raise typer.Exit(code)
+
+
+def _in_words(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else f"stdout: {reason}"
+
+
+@contextmanager
+def stages(quiet: bool = False) -> Iterator[None]:
+    """Show the stages of long work: bars on a terminal, else a line for each that begins."""
+    if quiet:
+        yield
+    elif talk.is_terminal:
+        with _bars() as bars, listening(_Bars(bars)):
+            yield
+    else:
+        with listening(_Lines()):
+            yield
+
+
+def _bars() -> Progress:
+    return Progress(
+        TextColumn("{task.description:<22}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=talk,
+        transient=True,
+    )
+
+
+class _Bars:
+    """A bar for the stage that is under way."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+        self._stage: str | None = None
+        self._task: Any = None
+
+    def __call__(self, stage: str, done: float | None) -> None:
+        """Hear of progress."""
+        if stage != self._stage:
+            if self._task is not None:
+                self._bars.remove_task(self._task)
+            self._stage, self._task = stage, self._bars.add_task(stage, total=None)
+        if done is not None:
+            self._bars.update(self._task, total=1.0, completed=done)
+
+
+class _Lines:
+    """A line for every stage that begins, with the seconds since the first."""
+
+    def __init__(self) -> None:
+        self._stage: str | None = None
+        self._since = time.monotonic()
+
+    def __call__(self, stage: str, done: float | None) -> None:
+        """Hear of progress."""
+        if stage != self._stage:
+            self._stage = stage
+            talk.print(f"{time.monotonic() - self._since:7.1f} s  {stage}")

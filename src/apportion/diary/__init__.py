@@ -1,0 +1,7 @@
+"""From time-stamped windows and a diary of durations to bags and totals."""
+
+from apportion.diary.fit import UNKNOWN
+from apportion.diary.match import DiaryBags, diary_bags
+from apportion.diary.rules import DiaryRules
+
+__all__ = ["UNKNOWN", "DiaryBags", "DiaryRules", "diary_bags"]

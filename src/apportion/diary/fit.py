@@ -1,0 +1,166 @@
+"""What the entries that have windows say about them: a bag's id and totals for each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from apportion._typing import BoolArray, FloatArray, IntArray
+from apportion.diary.bounds import (
+    RecordedBounds,
+    recorded_bounds,
+    reported_durations,
+    rounding_step,
+)
+from apportion.diary.entries import SHARES_SUM_WITHIN, Entries
+from apportion.diary.rules import DiaryRules
+from apportion.exceptions import DiaryError, name_some
+from apportion.totals import Totals
+
+UNKNOWN = "unknown"
+_NOTHING = 1e-9
+_WHOLE = 0.999
+
+
+class Fitted(NamedTuple):
+    """Which entries are used, the ids and totals of their bags, and what was decided."""
+
+    kept: IntArray
+    ids: list[str]
+    totals: Totals
+    notes: list[str]
+
+
+def fit_entries(
+    entries: Entries,
+    length: FloatArray,
+    recorded: FloatArray,
+    window: float,
+    rules: DiaryRules,
+    name: str,
+) -> Fitted:
+    """Return the totals of the entries that the rules leave.
+
+    Parameters
+    ----------
+    entries : Entries
+        Entries that have windows.
+    length, recorded : ndarray of shape (n_periods,)
+        Seconds that each accounts for, and that were recorded of them.
+    window : float
+        The usual seconds of a window.
+    rules : DiaryRules
+        What to do with what does not fit.
+    name : str
+        What the diary is called.
+    """
+    step, tolerance = _rounding(entries, window, rules)
+    slack = 0.5 * step * (entries.seconds > 0).sum(axis=1)
+    slack += np.where(np.isnan(entries.shares).all(axis=1), 0.0, SHARES_SUM_WITHIN * length)
+    durations = reported_durations(entries.seconds, entries.shares, length, tolerance, rules)
+    found = recorded_bounds(durations, length, recorded, slack, rules)
+    total = durations.reported.sum(axis=1)
+    if rules.excess == "error" and found.too_long.any():
+        k = int(np.argmax(found.too_long))
+        raise _too_long(f"{name}, {entries.places[k]}", k, entries, total, length, rules)
+    silent = np.asarray(entries.blank.all(axis=1))
+    part = recorded < _WHOLE * length
+    scaled = found.rounded & (np.abs(total - length) > 1.0)
+    notes = _told(entries, found._replace(rounded=scaled), silent, part, step)
+    kept = np.flatnonzero(~(silent | found.uncovered | found.hardly_recorded))
+    if not kept.size:
+        raise DiaryError(
+            name,
+            f"no entry that these rules leave: {'; '.join(notes)}",
+            "at least one entry that is used",
+            "fill in the diary, or use other rules (--uncovered, --part)",
+        )
+    ids = _ids(entries.take(kept))
+    totals = _totals(ids, entries.classes, found.least[kept], found.most[kept], recorded[kept])
+    return Fitted(kept, ids, totals, notes)
+
+
+def _rounding(entries: Entries, window: float, rules: DiaryRules) -> tuple[float, float]:
+    """Return the step to which durations are rounded, and how far each may be off, in seconds."""
+    if rules.tolerance == "auto":
+        return rounding_step(entries.seconds[~np.isnan(entries.seconds)], window), 0.0
+    return 0.0, 60.0 * float(rules.tolerance)
+
+
+def _ids(entries: Entries) -> list[str]:
+    """Return what bags are called: periods, with participants where there are several."""
+    if len(set(entries.participants)) <= 1:
+        return list(entries.names)
+    ids = [entries.title(k) for k in range(len(entries.names))]
+    if len(set(ids)) == len(ids):
+        return ids
+    return [
+        f"{who!r} {name}" for who, name in zip(entries.participants, entries.names, strict=True)
+    ]
+
+
+def _totals(
+    ids: list[str], classes: tuple[str, ...], least: FloatArray, most: FloatArray, size: FloatArray
+) -> Totals:
+    """Return bounds in seconds as totals in shares, with a class of what nobody accounts for."""
+    low, high = least / size[:, None], most / size[:, None]
+    names = list(classes)
+    said = [h for h, name in enumerate(names) if name.casefold() == UNKNOWN]
+    if said:
+        low[:, said[0]] += low[:, -1]
+        high[:, said[0]] += high[:, -1]
+    elif (high[:, -1] > _NOTHING).any():
+        names.append(UNKNOWN)
+    low, high = (np.clip(bound[:, : len(names)], 0.0, 1.0) for bound in (low, high))
+    return Totals.from_intervals(
+        dict(zip(ids, low.tolist(), strict=True)),
+        dict(zip(ids, high.tolist(), strict=True)),
+        classes=names,
+    )
+
+
+def _told(
+    entries: Entries, found: RecordedBounds, silent: BoolArray, part: BoolArray, step: float
+) -> list[str]:
+    """Return what was done with which entries, in sentences."""
+    multiples = f" (all durations are multiples of {step / 60:g} min)" if step else ""
+    notes = []
+    for mask, words in (
+        (silent, "that say nothing are left out"),
+        (found.rounded, f"that miss their period by what rounding explains{multiples} are scaled"),
+        (found.too_long, "that exceed their period are scaled down to it"),
+        (found.uncovered & ~silent, "that do not cover their period are left out"),
+        (found.hardly_recorded, "that were recorded to less than 95 % are left out"),
+        (part & ~found.hardly_recorded, "that were recorded in part"),
+    ):
+        if mask.any():
+            which = [entries.title(k) for k in np.flatnonzero(mask).tolist()]
+            notes.append(f"entries {words} ({len(which)} of {len(mask)}): {name_some(which, 3)}")
+    return notes
+
+
+def _too_long(
+    where: str,
+    k: int,
+    entries: Entries,
+    total: FloatArray,
+    length: FloatArray,
+    rules: DiaryRules,
+) -> DiaryError:
+    if entries.spans is None or rules.covers == "recording":
+        most = f"{length[k] / 3600:.4g} h, as long as its windows last"
+    else:
+        most = f"the {length[k] / 3600:.4g} h of its period"
+    hints = ["correct the entry"]
+    if entries.bare_unit is not None:
+        hints.append(f"if its numbers are no {entries.bare_unit}, say what they are with --unit")
+    if rules.covers == "recording":
+        hints.append("if it tells more than was recorded, use --covers period")
+    hints.append("to scale such entries down use --excess scale")
+    return DiaryError(
+        f"{where} ({entries.title(k)})",
+        f"durations that sum to {total[k] / 3600:.4g} h",
+        f"at most {most}",
+        "; ".join(hints),
+    )

@@ -1,0 +1,134 @@
+"""What to do where a diary and a recording do not fit together, each rule with a default."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from numbers import Real
+from typing import Literal
+
+_CHOICES = {
+    "unit": ("auto", "hours", "minutes", "seconds", "percent", "share"),
+    "uncovered": ("unknown", "drop", "scale"),
+    "blank": ("zero", "unknown"),
+    "excess": ("error", "scale"),
+    "part": ("auto", "bounds", "scale", "drop"),
+    "covers": ("period", "recording"),
+}
+
+_WORDS = {
+    "unit": {
+        "auto": "numbers without a unit are shares or percentages where every entry sums to 1 or "
+        "100, else hours",
+        "hours": "numbers without a unit are hours",
+        "minutes": "numbers without a unit are minutes",
+        "seconds": "numbers without a unit are seconds",
+        "percent": "numbers without a unit are percentages of the period",
+        "share": "numbers without a unit are shares of the period",
+    },
+    "uncovered": {
+        "unknown": "time that an entry does not cover is a class of its own, 'unknown'",
+        "drop": "an entry that does not cover its period is left out; its rows are in no bag",
+        "scale": "durations are scaled up to cover their period",
+    },
+    "blank": {
+        "zero": "an empty cell says that the activity did not happen",
+        "unknown": "an empty cell says nothing: any duration is allowed",
+    },
+    "excess": {
+        "error": "durations that exceed their period are an error",
+        "scale": "durations that exceed their period are scaled down to it",
+    },
+    "part": {
+        "auto": "a period that was recorded to 95 % or more is taken to be recorded whole; of one "
+        "that was not, durations are known within bounds",
+        "bounds": "where a period was recorded in part, a duration is known within bounds: the "
+        "rest of it may have fallen into the time that was not recorded",
+        "scale": "where a period was recorded in part, that part is taken to be like the whole",
+        "drop": "a period that was recorded to less than 95 % is left out; its rows are in no bag",
+    },
+    "covers": {
+        "period": "an entry accounts for its whole day or period",
+        "recording": "an entry accounts only for the time that was recorded",
+    },
+}
+
+
+@dataclass(frozen=True)
+class DiaryRules:
+    """The rules by which a diary becomes totals.
+
+    Parameters
+    ----------
+    unit : {"auto", "hours", "minutes", "seconds", "percent", "share"}, default="auto"
+        What numbers without a unit are. `"auto"`: shares or percentages where every entry sums to
+        1 or 100, else hours.
+    uncovered : {"unknown", "drop", "scale"}, default="unknown"
+        Time that an entry does not cover: a class `unknown` of its own; the entry is left out; or
+        durations are scaled up.
+    blank : {"zero", "unknown"}, default="zero"
+        Whether an empty cell means that an activity did not happen, or that nothing is known.
+    tolerance : "auto" or float, default="auto"
+        How many minutes a reported duration may be off, to either side: it is known within an
+        interval. `"auto"`: durations are taken as reported; where all are multiples of an hour,
+        half hour, quarter, ten or five minutes, and an entry misses its period by no more than
+        half of that for each, it is scaled to its period.
+    excess : {"error", "scale"}, default="error"
+        Durations that together exceed their period.
+    part : {"auto", "bounds", "scale", "drop"}, default="auto"
+        A period that was not recorded to its full length: durations hold within bounds, because
+        the rest may have fallen into the time that was not recorded; the recorded part is like the
+        whole; or periods recorded to less than 95 % are left out. `"auto"`: like the whole from
+        95 % on, within bounds below.
+    covers : {"period", "recording"}, default="period"
+        Whether an entry accounts for its whole period or only for what was recorded of it.
+
+    Examples
+    --------
+    >>> for line in DiaryRules(uncovered="scale").describe()[1:3]:
+    ...     print(line)
+    --uncovered scale: durations are scaled up to cover their period
+    --blank zero: an empty cell says that the activity did not happen
+    """
+
+    unit: Literal["auto", "hours", "minutes", "seconds", "percent", "share"] = "auto"
+    uncovered: Literal["unknown", "drop", "scale"] = "unknown"
+    blank: Literal["zero", "unknown"] = "zero"
+    tolerance: float | Literal["auto"] = "auto"
+    excess: Literal["error", "scale"] = "error"
+    part: Literal["auto", "bounds", "scale", "drop"] = "auto"
+    covers: Literal["period", "recording"] = "period"
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise ValueError(
+                    f"The {name!r} rule of a diary must be one of "
+                    f"{', '.join(map(repr, choices))}. Got {value!r}."
+                )
+        if self.tolerance != "auto" and not (
+            isinstance(self.tolerance, Real)
+            and not isinstance(self.tolerance, bool)
+            and 0 <= self.tolerance < math.inf
+        ):
+            raise ValueError(
+                "The 'tolerance' rule of a diary must be 'auto' or minutes of at least 0. "
+                f"Got {self.tolerance!r}."
+            )
+
+    def describe(self) -> list[str]:
+        """Return the rules in words, one a line."""
+        lines = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "tolerance":
+                words = (
+                    "durations are taken as reported; what rounding explains is scaled away"
+                    if value == "auto"
+                    else f"a duration may be off by {value:g} minutes to either side"
+                )
+            else:
+                words = _WORDS[field.name][value]
+            lines.append(f"--{field.name} {value}: {words}")
+        return lines

@@ -1,0 +1,242 @@
+"""The whole job: rows and what is known of their bags in, a labelled row with a reason out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
+from apportion.bag_report import BagReport, joined_reports
+from apportion.bags import match_bags
+from apportion.estimators import LPLLP
+from apportion.exceptions import SupervisionError
+from apportion.solve import unsupervised_rows
+from apportion.tables import is_missing
+from apportion.totals import Totals
+
+REASONS = {
+    "given": "the label was given",
+    "tie": "only a tie-break decided the label",
+    "isolated": "the row has almost no similar row",
+    "unbagged": "the row is in no bag: its neighbours alone decided",
+    "out-of-reach": "no known total and no given label reaches the row",
+    "outside-interval": "its bag has more or fewer rows of this label than its totals allow",
+    "missing-features": "a feature of the row was missing and filled, or left it without a label",
+    "unseen-category": "a feature of the row has a value that no fitted row has",
+    "non-wear": "not labelled: the sensor was not worn",
+    "no-totals": "not labelled: its participant has no bag",
+}
+"""The reason codes, in the order in which they are listed, and what they mean."""
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """What is known of the rows.
+
+    Attributes
+    ----------
+    bags : ndarray of shape (n_rows,)
+        Bag ids; None = in no bag.
+    totals : Totals
+        The bags' totals.
+    given : ndarray of shape (n_rows,), or None
+        Labels that are known; None = not known.
+    groups : ndarray of shape (n_rows,), or None
+        Rows of different groups are labelled apart, each group on a graph of its own.
+    left_out : dict of str to ndarray of bool
+        Rows that are not labelled, by reason code.
+    """
+
+    bags: AnyArray
+    totals: Totals
+    given: AnyArray | None
+    groups: AnyArray | None
+    left_out: Mapping[str, BoolArray]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Labelled rows.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        The classes.
+    labels : ndarray of shape (n_rows,)
+        A label, or None for a row that is not labelled.
+    masses : ndarray of shape (n_rows, n_classes)
+        Soft labels; NaN for a row that is not labelled.
+    confidence : ndarray of shape (n_rows,)
+        The mass of the row's label.
+    reasons : ndarray of shape (n_rows,)
+        Codes of `REASONS`, joined by semicolons; empty where there is nothing to say.
+    report : BagReport
+        Given against assigned.
+    models : dict
+        The fitted models, by group; the key is None where there is one.
+    notes : tuple of str
+        What the models warned of, and which graph they chose.
+    """
+
+    classes: AnyArray
+    labels: AnyArray
+    masses: FloatArray
+    confidence: FloatArray
+    reasons: AnyArray
+    report: BagReport
+    models: dict[Any, LPLLP]
+    notes: tuple[str, ...]
+
+
+def label_rows(
+    X: FloatArray,
+    known: Supervision,
+    model: LPLLP | None = None,
+    marks: Mapping[str, BoolArray] | None = None,
+) -> Labelled:
+    """Return a label, its mass and a reason for every row.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        The rows.
+    known : Supervision
+        What is known of them.
+    model : LPLLP, optional
+        What to fit; a copy of it is.
+    marks : mapping of str to ndarray of bool, optional
+        More reason codes, and the rows they hold for.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [0.1], [5.0], [0.2], [5.1], [5.2]])
+    >>> totals = Totals.from_counts({"mon": {"sleep": 2, "tv": 1}, "tue": {"sleep": 1, "tv": 1}})
+    >>> bags = np.array(["mon", "mon", "mon", "tue", "tue", None], dtype=object)
+    >>> found = label_rows(X, Supervision(bags, totals, None, None, {}))
+    >>> found.labels.tolist(), found.reasons.tolist()
+    (['sleep', 'sleep', 'tv', 'sleep', 'tv', 'tv'], ['', '', '', '', '', 'unbagged'])
+    """
+    model = LPLLP(random_state=0) if model is None else model
+    n, classes = len(X), known.totals.classes
+    marked = {code: np.zeros(n, dtype=bool) for code in REASONS}
+    for code, rows in {**known.left_out, **(marks or {})}.items():
+        marked[code] |= rows
+    out = np.zeros(n, dtype=bool)
+    for rows in known.left_out.values():
+        out |= rows
+    labels = np.full(n, None, dtype=object)
+    masses = np.full((n, len(classes)), np.nan)
+    models: dict[Any, LPLLP] = {}
+    notes: list[str] = []
+    for group, rows in _groups(known.groups, ~out):
+        part = _Part(X[rows] if len(rows) < n else X, known, rows)
+        if not part.has_supervision:
+            marked["no-totals"][rows] = True
+            continue
+        fitted, told = part.fit(clone(model))
+        prefix = "" if group is None else f"{group}: "
+        notes += [f"{prefix}{note}" for note in told]
+        models[group] = fitted
+        labels[rows] = fitted.transduction_
+        masses[rows] = fitted.label_distributions_
+        for code, found in part.reasons(fitted).items():
+            marked[code][rows[found]] = True
+    if not models:
+        raise SupervisionError(
+            "the rows",
+            "no row with a bag or a label that could be fitted",
+            "at least one",
+            "check bags, totals and which rows are left out",
+        )
+    report = joined_reports([fitted.bag_report_ for fitted in models.values()])
+    place = _places(labels, classes)
+    confidence = np.where(place >= 0, masses[np.arange(n), place], np.nan)
+    return Labelled(
+        classes, labels, masses, confidence, joined_codes(marked), report, models, tuple(notes)
+    )
+
+
+def joined_codes(marked: Mapping[str, BoolArray]) -> AnyArray:
+    """Return every row's codes, joined by semicolons."""
+    bits = np.zeros(len(next(iter(marked.values()))), dtype=np.int64)
+    for place, rows in enumerate(marked.values()):
+        bits |= rows.astype(np.int64) << place
+    distinct, where = np.unique(bits, return_inverse=True)
+    texts = [
+        ";".join(code for place, code in enumerate(marked) if pattern >> place & 1)
+        for pattern in distinct.tolist()
+    ]
+    return np.array(texts, dtype=object)[where]
+
+
+def _places(labels: AnyArray, classes: AnyArray) -> IntArray:
+    """Return each label's position among the classes; -1 where there is none."""
+    place = {label: h for h, label in enumerate(classes.tolist())}
+    return np.array([place.get(label, -1) for label in labels.tolist()], dtype=np.intp)
+
+
+def _groups(groups: AnyArray | None, labelled: BoolArray) -> list[tuple[Any, AnyArray]]:
+    if groups is None:
+        return [(None, np.flatnonzero(labelled))]
+    names = list(dict.fromkeys(groups.tolist()))
+    place = {name: g for g, name in enumerate(names)}
+    codes = np.array([place[name] for name in groups.tolist()])
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(len(names) + 1))
+    parts = [order[ends[g] : ends[g + 1]] for g in range(len(names))]
+    return [(name, rows[labelled[rows]]) for name, rows in zip(names, parts, strict=True)]
+
+
+class _Part:
+    """The rows that are labelled together."""
+
+    def __init__(self, X: FloatArray, known: Supervision, rows: AnyArray) -> None:
+        self.X = X
+        self.bags = known.bags[rows]
+        self.totals = known.totals
+        self.given = None if known.given is None else known.given[rows]
+        self.bagged = np.array([bag is not None for bag in self.bags.tolist()], dtype=bool)
+
+    @property
+    def has_supervision(self) -> bool:
+        """Whether any row is in a bag or has a label."""
+        return bool(self.bagged.any() or self._labelled.any())
+
+    @property
+    def _labelled(self) -> BoolArray:
+        if self.given is None:
+            return np.zeros(len(self.bags), dtype=bool)
+        return np.array([not is_missing(one) for one in self.given.tolist()], dtype=bool)
+
+    def fit(self, model: LPLLP) -> tuple[LPLLP, list[str]]:
+        """Return the fitted model, and what it told."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(self.X, self.given, bags=self.bags, proportions=self.totals)
+        return model, [model.graph_choice_, *(str(one.message) for one in caught)]
+
+    def reasons(self, model: LPLLP) -> dict[str, BoolArray]:
+        """Return which rows have which reason."""
+        graph = model.graph_
+        isolated = np.zeros(len(self.bags), dtype=bool)
+        isolated[graph.weak_rows()] = True
+        matched = match_bags(len(self.bags), self.given, self.bags, self.totals)
+        report = model.bag_report_
+        off = np.abs(report.difference()) >= 1.0
+        label = _places(model.transduction_, model.classes_)
+        wrong = np.zeros(len(self.bags), dtype=bool)
+        inside = matched.codes >= 0
+        wrong[inside] = off[matched.codes[inside], label[inside]]
+        return {
+            "given": self._labelled,
+            "tie": model.tied_,
+            "isolated": isolated,
+            "unbagged": ~self.bagged & ~self._labelled,
+            "out-of-reach": unsupervised_rows(graph, matched),
+            "outside-interval": wrong,
+        }
