@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 import apportion.solve as solve_module
 import reference
@@ -179,6 +180,46 @@ def test_one_answer_needs_no_probe():
     assert solution.n_starts == 1
 
 
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**6))
+def test_what_stands_alone_leaves_no_room_for_constants(seed):
+    """Against a linear program: the constants that keep all masses are all 0."""
+    rng = np.random.default_rng(seed)
+    n, c, pieces = 12, 3, int(rng.integers(1, 3))
+    piece = rng.integers(0, pieces, n)
+    graph = PrecomputedGraph().fit((piece[:, None] == piece).astype(float))
+    pieces, piece = graph.components()
+    F = rng.dirichlet(np.full(c, 0.4), n)
+    F = np.where(rng.random((n, c)) < rng.choice([0.0, 0.3]), 0.0, F) + 1e-300
+    F /= F.sum(axis=1, keepdims=True)
+    codes = rng.integers(0, 3, n)
+    codes[:3] = [0, 1, 2]
+    mean = np.array([F[codes == k].mean(axis=0) for k in range(3)])
+    slack = rng.choice([0.0, 0.1], size=(2, 3, c))
+    low, high = np.maximum(mean - slack[0], 0.0), np.minimum(mean + slack[1], 1.0)
+    totals = Totals.from_intervals(dict(enumerate(low.tolist())), dict(enumerate(high.tolist())))
+    bags = match_bags(n, bags=codes.tolist(), proportions=totals)
+    room = 0.0
+    counts = np.array([[(piece[codes == k] == j).sum() for j in range(pieces)] for k in range(3)])
+    sums = bags.groups.sum(F)
+    whole = np.kron(np.eye(pieces), np.ones((1, c)))
+    lines = np.kron(counts, np.eye(c))
+    for axis in np.vstack([np.eye(pieces * c), -np.eye(pieces * c)]):
+        found = linprog(
+            -axis,
+            A_ub=np.vstack([lines, -lines]),
+            b_ub=np.maximum(
+                np.concatenate([(bags.upper - sums).ravel(), (sums - bags.lower).ravel()]), 0.0
+            ),
+            A_eq=whole,
+            b_eq=np.zeros(pieces),
+            bounds=[(-F[piece == j, h].min(), 1.0) for j in range(pieces) for h in range(c)],
+        )
+        room = max(room, -found.fun)
+    if not unsupervised_rows(graph, bags).any():
+        assert stands_alone(F, graph, bags) == (room < 1e-4)
+
+
 def test_an_answer_with_rows_of_no_mass_stands_alone():
     """Intervals leave room for constants, but none can be taken from a row that has nothing."""
     W = np.zeros((8, 8))
@@ -189,7 +230,7 @@ def test_an_answer_with_rows_of_no_mass_stands_alone():
     bags = match_bags(8, bags=[0, 0, 0, 1, 0, 1, 1, 1], proportions=totals)
     assert may_be_ambiguous(graph, bags)
     first = solve(graph, bags, Settings(n_probes=0))
-    assert stands_alone(first.F, graph, bags) == bool((first.F.min(axis=0) <= 1e-9).all())
+    assert first.unique is (True if stands_alone(first.F, graph, bags) else None)
     pure = np.repeat(np.eye(2), 4, axis=0)
     assert stands_alone(pure, graph, bags)
     assert not stands_alone(0.5 * (pure + 0.5), graph, bags)

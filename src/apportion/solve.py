@@ -15,8 +15,9 @@ from typing import Literal
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import linprog
 
-from apportion._typing import BoolArray, FloatArray, IntArray
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.decode import Quotas
 from apportion.graph import Graph, Propagated, Propagator, propagator
@@ -33,6 +34,8 @@ _MOST_COMPONENTS = 1000
 """More components than this are asked about by a probe: deciding would cost more."""
 
 _ZERO = 1e-9
+_ROOM = 1e-5
+_LARGEST_PROGRAM = 20_000
 
 _PROPAGATING = "propagating"
 
@@ -493,17 +496,60 @@ def may_be_ambiguous(graph: Graph, bags: Bags) -> bool:
 
 
 def stands_alone(F: FloatArray, graph: Graph, bags: Bags) -> bool:
-    """Return whether no other minimiser is possible beside F.
+    """Return whether no other minimiser is possible beside F, as far as that is easily told.
 
     Another one would differ by constants on each connected component, which sum to 0 over the
-    classes. Where every class has a row of mass 0 in the component, none of them can be negative:
-    all are 0. Components that hold a given label, or that nothing reaches, are left aside.
+    classes, take no row's mass below 0 and keep all bags within their bounds. These constants are
+    a polytope around 0; it is 0 alone if a linear function with random coefficients is nowhere in
+    it above or below 0. Components that hold a given label, or that nothing reaches, have none.
     """
     n_components, component = graph.components()
     held = np.zeros(n_components, dtype=bool)
     held[component[(bags.given >= 0) | unsupervised_rows(graph, bags)]] = True
-    least = Groups(component, n_components).least(F)
-    return bool((held | (least <= _ZERO).all(axis=1)).all())
+    fall = Groups(component, n_components).least(F)
+    rise = np.ones_like(fall)
+    groups = bags.open_groups
+    inside = np.flatnonzero(groups.codes >= 0)
+    counts = sparse.coo_array(
+        (np.ones(len(inside)), (groups.codes[inside], component[inside])),
+        shape=(groups.n_groups, n_components),
+    ).tocsr()
+    sums = groups.sum(F)
+    above, below = sums - bags.open_lower, bags.open_upper - sums
+    pieces = np.diff(counts.indptr)
+    within = np.flatnonzero(pieces == 1)
+    where, size = counts[within].indices, counts[within].data[:, None]
+    np.minimum.at(fall, where, above[within] / size)
+    np.minimum.at(rise, where, below[within] / size)
+    fall, rise = (np.where(held[:, None], 0.0, np.maximum(room, 0.0)) for room in (fall, rise))
+    if not ((fall > _ZERO).any(axis=1) & (rise > _ZERO).any(axis=1)).any():
+        return True
+    across = np.flatnonzero(pieces > 1)
+    if max(len(across), n_components) * bags.n_classes > _LARGEST_PROGRAM:
+        return False
+    return _only_zero(counts[across], above[across], below[across], fall, rise)
+
+
+def _only_zero(
+    counts: AnyArray, above: FloatArray, below: FloatArray, fall: FloatArray, rise: FloatArray
+) -> bool:
+    """Return whether 0 are the only constants per component and class that all bounds allow."""
+    n_components, c = fall.shape
+    lines = sparse.kron(counts, sparse.eye_array(c))
+    whole = sparse.kron(sparse.eye_array(n_components), np.ones((1, c)))
+    some = np.random.default_rng(0).standard_normal(fall.size)
+    for direction in (some, -some):
+        found = linprog(
+            -direction,
+            A_ub=sparse.vstack([lines, -lines]),
+            b_ub=np.maximum(np.concatenate([below.ravel(), above.ravel()]), 0.0),
+            A_eq=whole,
+            b_eq=np.zeros(n_components),
+            bounds=np.column_stack([-fall.ravel(), rise.ravel()]),
+        )
+        if found.status != 0 or -found.fun > _ROOM:
+            return False
+    return True
 
 
 def _probe(
