@@ -121,8 +121,10 @@ def million(folder: Path) -> None:
     lines = []
     for person, date in sorted(set(zip(who.tolist(), day.tolist(), strict=True))):
         mine = (who == person) & (day == np.datetime64(date))
-        lines.append([person, date, *(f"{(truth[mine] == name).sum()}min" for name in names)])
-    write(folder / "days.csv", ["participant", "date", *names], lines)
+        last = start[mine].max() + np.timedelta64(60, "s")
+        told = [f"{(truth[mine] == name).sum()}min" for name in names]
+        lines.append([person, start[mine].min(), last, *told])
+    write(folder / "days.csv", ["participant", "start", "end", *names], lines)
     print(f"{len(y):,} made-up windows of 20 features, {len(lines)} days of {people} people")
     answer = label(folder / "million.parquet", ["--diary", str(folder / "days.csv")], folder)
     by_majority = np.mean(truth == "sleep")

@@ -93,6 +93,12 @@ def test_what_the_tolerance_explains_is_not_scaled(day, tolerance, uncovered, da
     assert_within(np.append(spent(classes[recorded], 3), 0.0), found)
 
 
+def test_the_truth_of_generous_reports_is_not_scaled_out_of_the_bounds():
+    day, hour = 86400.0, 3600.0
+    found = bounds_of(np.array([26, 2, 2]) * hour, day, day, 2 * hour, uncovered="scale")
+    assert_within(np.array([day, 0.0, 0.0, 0.0]), found)
+
+
 @given(days(), st.sampled_from([0.0, 900.0]), st.data())
 def test_blank_cells_may_hide_anything(day, tolerance, data):
     classes, recorded = day

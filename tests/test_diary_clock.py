@@ -27,6 +27,8 @@ from apportion.exceptions import DiaryError
 
 MINUTE = timedelta(minutes=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+START = datetime(2024, 10, 27, 1)
+"""An hour that clocks in London showed twice."""
 
 CHANGES = {
     "Europe/London": ["2024-03-31T01:00", "2024-10-27T01:00"],
@@ -122,6 +124,14 @@ def test_rows_in_another_order_show_each_time_once(zone, step, order, random):
         np.testing.assert_array_equal(found, stamps(moments))
     else:
         np.testing.assert_array_equal(np.sort(found), np.sort(stamps(moments)))
+
+
+def test_pairs_out_of_order_are_told_by_what_is_repeated():
+    times = [START.replace(minute=minute) for minute in (30, 0, 0, 30)]
+    found = to_absolute(times, "Europe/London")
+    first, second = utc("2024-10-27T00:00"), utc("2024-10-27T01:00")
+    half = 30 * MINUTE
+    np.testing.assert_array_equal(found, stamps([first + half, first, second, second + half]))
 
 
 @given(st.sampled_from(sorted(BACK)), st.integers(2, 4), st.randoms(use_true_random=False))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from apportion.bag_report import BagReport, joined_reports
 from apportion.bags import match_bags
 from apportion.estimators import LPLLP
 from apportion.exceptions import SupervisionError
+from apportion.graph import KNNGraph
 from apportion.solve import unsupervised_rows
 from apportion.tables import is_missing
 from apportion.totals import Totals
@@ -23,13 +26,14 @@ REASONS = {
     "given": "the label was given",
     "tie": "only a tie-break decided the label",
     "isolated": "the row has almost no similar row",
-    "unbagged": "the row is in no bag: its neighbours alone decided",
+    "unbagged": "the row is in no bag; its neighbours alone decided",
     "out-of-reach": "no known total and no given label reaches the row",
     "outside-interval": "its bag has more or fewer rows of this label than its totals allow",
-    "missing-features": "a feature of the row was missing and filled, or left it without a label",
+    "missing-features": "a feature of the row was missing: it was filled, or the row left out",
     "unseen-category": "a feature of the row has a value that no fitted row has",
     "non-wear": "not labelled: the sensor was not worn",
     "no-totals": "not labelled: its participant has no bag",
+    "unknown-row": "not labelled: the model, saved with labels only, does not know the row",
 }
 """The reason codes, in the order in which they are listed, and what they mean."""
 
@@ -80,7 +84,7 @@ class Labelled:
     models : dict
         The fitted models, by group; the key is None where there is one.
     notes : tuple of str
-        What the models warned of, and which graph they chose.
+        What the models warned of, and why their graph is not one of nearest neighbours.
     """
 
     classes: AnyArray
@@ -133,12 +137,18 @@ def label_rows(
     masses = np.full((n, len(classes)), np.nan)
     models: dict[Any, LPLLP] = {}
     notes: list[str] = []
+    if out.any() and known.totals.unit == "mass":
+        known = replace(known, totals=_shares_of(known.totals, known.bags))
     for group, rows in _groups(known.groups, ~out):
         part = _Part(X[rows] if len(rows) < n else X, known, rows)
         if not part.has_supervision:
             marked["no-totals"][rows] = True
             continue
-        fitted, told = part.fit(clone(model))
+        try:
+            fitted, told = part.fit(clone(model))
+        except SupervisionError as error:
+            places = [f"row {row}" for row in rows.tolist()]
+            raise renumbered(error, places.__getitem__) from None
         prefix = "" if group is None else f"{group}: "
         notes += [f"{prefix}{note}" for note in told]
         models[group] = fitted
@@ -161,6 +171,12 @@ def label_rows(
     )
 
 
+def renumbered(error: SupervisionError, place: Callable[[int], str]) -> SupervisionError:
+    """Return an error about a row of some rows as one about that row where it stands."""
+    where = re.sub(r"\brow (\d+)", lambda found: place(int(found[1])), error.where)
+    return SupervisionError(where, error.found, error.allowed, error.mend)
+
+
 def joined_codes(marked: Mapping[str, BoolArray]) -> AnyArray:
     """Return every row's codes, joined by semicolons."""
     bits = np.zeros(len(next(iter(marked.values()))), dtype=np.int64)
@@ -172,6 +188,20 @@ def joined_codes(marked: Mapping[str, BoolArray]) -> AnyArray:
         for pattern in distinct.tolist()
     ]
     return np.array(texts, dtype=object)[where]
+
+
+def _shares_of(totals: Totals, bags: AnyArray) -> Totals:
+    """Return masses of whole bags as shares, which hold where some of the rows are left out too."""
+    sizes = Counter(bags.tolist())
+    used = [k for k, bag in enumerate(totals.ids) if sizes[bag]]
+    rows = np.array([[sizes[totals.ids[k]]] for k in used], dtype=np.float64)
+    ids = [totals.ids[k] for k in used]
+    low, high = totals.lower[used] / rows, np.minimum(totals.upper[used] / rows, 1.0)
+    return Totals.from_intervals(
+        dict(zip(ids, low.tolist(), strict=True)),
+        dict(zip(ids, high.tolist(), strict=True)),
+        classes=totals.classes.tolist(),
+    )
 
 
 def _places(labels: AnyArray, classes: AnyArray) -> IntArray:
@@ -218,7 +248,8 @@ class _Part:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model.fit(self.X, self.given, bags=self.bags, proportions=self.totals)
-        return model, [model.graph_choice_, *(str(one.message) for one in caught)]
+        approximate = [] if isinstance(model.graph_, KNNGraph) else [model.graph_choice_]
+        return model, [*approximate, *(str(one.message) for one in caught)]
 
     def reasons(self, model: LPLLP) -> dict[str, BoolArray]:
         """Return which rows have which reason."""

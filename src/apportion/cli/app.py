@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+
 import typer
 
 import apportion
@@ -10,6 +13,7 @@ from apportion.cli.diagnose import diagnose
 from apportion.cli.label import label
 from apportion.cli.predict import predict
 from apportion.cli.reproduce import reproduce
+from apportion.cli.talk import with_exit_codes
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,10 +33,17 @@ def _several_commands() -> None:
 
 
 @app.command()
+@with_exit_codes
 def version() -> None:
     """Print the version."""
     print(apportion.__version__)
 
 
+def _help(command: Callable[..., None]) -> str:
+    """Return a command's docstring with one line a paragraph, for Typer to wrap."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
 for command in (label, diagnose, predict, demo, reproduce):
-    app.command()(command)
+    app.command(help=_help(command))(command)

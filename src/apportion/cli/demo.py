@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
+from apportion._typing import BoolArray
 from apportion.cli.label import label_file
 from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, OutputOptions
-from apportion.cli.talk import talk, with_exit_codes
+from apportion.cli.talk import counted, talk, with_exit_codes
 from apportion.datasets import SmartHome, make_smart_home
-from apportion.files.read import read_columns
+from apportion.exceptions import OutputError
+from apportion.files.write import require_writable
+from apportion.labelling import Labelled
 
 
 @with_exit_codes
@@ -33,34 +37,46 @@ def demo(
     Writes windows.csv, diary.csv, truth.csv and labels.csv to FOLDER, shows the command that made
     the labels, and says how close these came to the truth, which that command never saw.
     """
+    _refuse_files(folder, force)
     home = make_smart_home(days, participants, seed=seed, minutes=minutes)
-    folder.mkdir(parents=True, exist_ok=True)
     files = home.write(folder, force=force)
     labels = folder / "labels.csv"
+    people = "1 made-up person" if participants == 1 else f"{participants} made-up people"
     talk.print(
-        f"{participants} made-up people, {days} days, windows of {minutes} min: {files.windows}. Each "
-        f"kept a diary of how long they did what, rounded and with gaps: {files.diary}.\n"
+        f"{people}, {counted(days, 'day')}, windows of {minutes} min: {files.windows}. Each kept a "
+        f"diary of how long they did what, rounded and with gaps: {files.diary}.\n"
     )
-    words = f"--diary {files.diary} --output {labels}{' --force' if force else ''}"
-    talk.print(f"$ apportion label {files.windows} {words}\n")
+    words = ["apportion", "label", files.windows, "--diary", files.diary, "--output", labels]
+    talk.print(f"$ {shlex.join(map(str, words))}{' --force' if force else ''}\n")
     known, out = KnownOptions(diary=files.diary), OutputOptions(output=labels, force=force)
-    label_file(files.windows, known, FeatureOptions(), MethodOptions(), out)
-    _tell_truth(home, labels)
+    found = label_file(files.windows, known, FeatureOptions(), MethodOptions(), out)
+    _tell_truth(home, found)
 
 
-def _tell_truth(home: SmartHome, labels: Path) -> None:
+def _refuse_files(folder: Path, force: bool) -> None:
+    """Make the folder; raise where a file of the demo could not be written to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be made a folder: {error.strerror}.") from None
+    for name in ("windows.csv", "diary.csv", "truth.csv", "labels.csv"):
+        require_writable(folder / name, force=force)
+
+
+def _tell_truth(home: SmartHome, found: Labelled) -> None:
     """Say how many labels are right, and how many a simpler rule would get right."""
-    answer = read_columns(labels)
-    found = np.array(answer.column("label").to_pylist(), dtype=object)
-    reasons = np.array([reason or "" for reason in answer.column("reason").to_pylist()])
-    labelled = np.array([one is not None for one in found.tolist()])
-    right = found == home.reported
-    unbagged = labelled & np.array(["unbagged" in reason for reason in reasons.tolist()])
+    labelled = np.array([one is not None for one in found.labels.tolist()])
+    unbagged = labelled & np.array(["unbagged" in codes for codes in found.reasons.tolist()])
+    right = found.labels == home.reported
     most = max(home.activities.tolist(), key=home.activities.tolist().count)
     talk.print("\nHeld against the truth, which no command above has read:")
-    talk.print(f"  {right[labelled].mean():.1%} of {labelled.sum():,} labelled windows are right")
-    talk.print(f"  {right[unbagged].mean():.1%} of {unbagged.sum():,} on days without an entry")
-    talk.print(f"  {(home.reported == most)[labelled].mean():.1%} would be, were all {most!r}")
-    for activity in dict.fromkeys(sorted(home.reported.tolist())):
-        mine = labelled & (home.reported == activity)
-        talk.print(f"  {activity:>10}: {right[mine].mean():6.1%} of {mine.sum():,}")
+    talk.print(f"  {_share(right, labelled)} labelled windows are right")
+    if unbagged.any():
+        talk.print(f"  {_share(right, unbagged)} on days without an entry are")
+    talk.print(f"  {_share(home.reported == most, labelled)} would be, were all {most!r}")
+    for activity in sorted(set(home.reported[labelled].tolist())):
+        talk.print(f"  {activity:>10}: {_share(right, labelled & (home.reported == activity))}")
+
+
+def _share(right: BoolArray, among: BoolArray) -> str:
+    return f"{right[among].mean():6.1%} of {among.sum():,}"

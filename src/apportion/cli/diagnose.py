@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json as json_format
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from apportion.cli.inputs import read_inputs, say
+import apportion
+from apportion.cli.inputs import read_inputs
 from apportion.cli.options import KnownOptions, with_groups
-from apportion.cli.talk import with_exit_codes
+from apportion.cli.show import as_json
+from apportion.cli.talk import say, with_exit_codes
 from apportion.diagnose import diagnose as diagnosis_of
 
 
@@ -19,7 +20,10 @@ from apportion.diagnose import diagnose as diagnosis_of
 @with_groups
 def diagnose(
     readings: Annotated[
-        Path, typer.Argument(help="The rows: a CSV, Parquet or ARFF file.", show_default=False)
+        Path,
+        typer.Argument(
+            help="The rows: a CSV, Parquet or ARFF file.", metavar="READINGS", show_default=False
+        ),
     ],
     known: KnownOptions,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
@@ -38,13 +42,14 @@ def diagnose(
         print(found)
         return
     classes = [str(label) for label in found.classes.tolist()]
-    pairs = {
-        f"{classes[g]} / {classes[h]}": float(found.pairwise[g, h])
+    pairs = [
+        {"classes": [classes[g], classes[h]], "information_index": float(found.pairwise[g, h])}
         for g in range(len(classes))
         for h in range(g + 1, len(classes))
         if np.isfinite(found.pairwise[g, h])
-    }
+    ]
     answer = {
+        "apportion": apportion.__version__,
         "classes": classes,
         "information_index": found.index,
         "rank": found.rank,
@@ -55,4 +60,4 @@ def diagnose(
         "rules": inputs.rules,
         "notes": inputs.notes,
     }
-    print(json_format.dumps(answer, indent=2, ensure_ascii=False))
+    print(as_json(answer))

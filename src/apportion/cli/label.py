@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_format
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 
 import apportion
-from apportion.cli.inputs import Inputs, id_column, learn_features, read_inputs, say
+from apportion.cli.answer import answer_table, kept_columns, refuse_inputs, write_answer
+from apportion.cli.inputs import Inputs, id_column, learn_features, read_inputs, require_ids
 from apportion.cli.options import (
     FeatureOptions,
     KnownOptions,
@@ -19,16 +18,17 @@ from apportion.cli.options import (
     OutputOptions,
     with_groups,
 )
-from apportion.cli.show import show_report, summary_of
-from apportion.cli.talk import stages, talk, with_exit_codes
+from apportion.cli.show import as_json, show_report, summary_of
+from apportion.cli.talk import CommandLineError, counted, in_options, say, stages, with_exit_codes
 from apportion.estimators import LPLLP
-from apportion.exceptions import OutputError, name_some
-from apportion.features import Recipe
-from apportion.files.labels import require_ending, write_table
+from apportion.exceptions import SupervisionError
+from apportion.features import Encoded, Recipe
+from apportion.files.labels import require_ending
 from apportion.files.write import replacing, require_writable
-from apportion.labelling import Labelled, label_rows
+from apportion.labelling import Labelled, label_rows, renumbered
 from apportion.progress import tell
 from apportion.saved import contains_rows, save_model
+from apportion.tables import plain_name
 
 
 @with_exit_codes
@@ -36,7 +36,9 @@ from apportion.saved import contains_rows, save_model
 def label(
     readings: Annotated[
         Path,
-        typer.Argument(help="The rows: a CSV, Parquet or ARFF file.", show_default=False),
+        typer.Argument(
+            help="The rows: a CSV, Parquet or ARFF file.", metavar="READINGS", show_default=False
+        ),
     ],
     known: KnownOptions,
     feature: FeatureOptions,
@@ -77,144 +79,127 @@ def label_file(
     out: OutputOptions,
     model: Path | None = None,
     labels_only: bool = False,
-) -> None:
-    """Read rows, label them and write the answer."""
-    check_outputs(readings, known, out, model, labels_only)
+) -> Labelled:
+    """Read rows, label them, write the answer and return it."""
+    if model is not None and known.graphs == "auto":
+        known = replace(known, graphs="one")
+    _check_options(known, method, out, model, labels_only)
+    _check_outputs(readings, known, out, model)
     with stages(out.quiet):
-        tell("reading")
         inputs = read_inputs(readings, known)
         recipe, notes = learn_features(inputs, feature)
+    if labels_only:
+        require_ids(inputs.table, _ids_for_labels(inputs, feature), readings.name, inputs.place)
     say(inputs.rules, out.quiet, "rules, each an option:")
     say([*inputs.notes, *notes], out.quiet)
-    done = run(inputs, recipe, method, out.quiet)
-    say(done.notes, out.quiet)
+    with stages(out.quiet):
+        found, told = _label(inputs, recipe, method)
+    say(told, out.quiet)
     if not out.quiet:
-        show_report(done.found)
-    write(done, inputs, feature, out)
-    if model is not None:
-        save(done, inputs, feature, model, labels_only, out)
+        show_report(found)
+    if model is None:
+        _write(found, inputs, feature, out)
+    else:
+        # The model takes its name after the labels took theirs: both are there, or none.
+        with replacing(model, force=out.force) as temporary:
+            contents = _save(found, recipe, inputs, feature, temporary, labels_only)
+            _write(found, inputs, feature, out)
+        say([f"written: {model}, a model with {contents}"], out.quiet)
     if out.json:
-        summary = summary_of(done.found, [*inputs.rules], [*inputs.notes, *notes, *done.notes])
-        print(json_format.dumps(summary, indent=2, ensure_ascii=False))
+        print(as_json(summary_of(found, inputs.rules, [*inputs.notes, *notes, *told])))
+    return found
 
 
-@dataclass(frozen=True)
-class Done:
-    """Labelled rows, how their features were made, and what to say."""
-
-    found: Labelled
-    recipe: Recipe
-    notes: list[str]
-
-
-def run(inputs: Inputs, recipe: Recipe, method: MethodOptions, quiet: bool) -> Done:
-    """Return the labelled rows."""
-    estimator = LPLLP(method.graph, method.alpha, decode=method.decode, random_state=method.seed)
-    with stages(quiet):
-        tell("reading features")
-        encoded = recipe.encode(inputs.table, inputs.place)
-        known, notes = inputs.known, []
-        marks = {"missing-features": encoded.lacking}
-        if encoded.n_filled and recipe.missing == "median":
-            notes.append(
-                f"{encoded.n_filled:,} missing cells in {int(encoded.lacking.sum()):,} rows are "
-                "filled with the column's median; --missing says otherwise"
-            )
-        if recipe.missing == "drop" and encoded.lacking.any():
-            left_out = {**known.left_out, "missing-features": encoded.lacking}
-            known = replace(known, left_out=left_out)
-            notes.append(f"{int(encoded.lacking.sum()):,} rows with a missing cell are left out")
-        found = label_rows(encoded.rows, known, estimator, marks)
-    return Done(found, recipe, [*notes, *found.notes])
+def _check_options(
+    known: KnownOptions,
+    method: MethodOptions,
+    out: OutputOptions,
+    model: Path | None,
+    labels_only: bool,
+) -> None:
+    """Raise for options that do not go together."""
+    if out.json and out.output is None:
+        raise CommandLineError("--json prints a summary on stdout: name a file with --output.")
+    if labels_only and model is None:
+        raise CommandLineError("--labels-only says how --model FILE is saved: name the file.")
+    if model is not None and known.graphs == "each":
+        raise CommandLineError("--model saves one model: use --graphs one.")
+    if not 0 < method.alpha < 1:
+        raise CommandLineError(f"--alpha must be above 0 and below 1. Got {method.alpha:g}.")
 
 
-def check_outputs(
-    readings: Path, known: KnownOptions, out: OutputOptions, model: Path | None, labels_only: bool
+def _check_outputs(
+    readings: Path, known: KnownOptions, out: OutputOptions, model: Path | None
 ) -> None:
     """Raise, before any work, where the answer could not be written."""
-    if out.json and out.output is None:
-        raise typer.BadParameter("--json prints a summary on stdout: name a file with --output.")
-    if labels_only and model is None:
-        raise typer.BadParameter("--labels-only says how --model FILE is saved: name the file.")
-    if model is not None and known.graphs == "each":
-        raise typer.BadParameter("--model saves one model: use --graphs one.")
-    if model is not None and known.graphs == "auto":
-        known.graphs = "one"
-    inputs = [path for path in (readings, known.diary, known.proportions) if path is not None]
-    written = [path for path in (out.output, model) if path is not None]
-    if len(written) == 2 and written[0].resolve() == written[1].resolve():
-        raise typer.BadParameter("--output and --model name the same file.")
     if out.output is not None:
         require_ending(out.output)
+    written = [path for path in (out.output, model) if path is not None]
+    if len({path.resolve() for path in written}) < len(written):
+        raise CommandLineError("--output and --model name the same file.")
     for path in written:
-        if path.resolve() in [source.resolve() for source in inputs]:
-            raise OutputError(f"{path} is an input of this command. Name another file.")
+        refuse_inputs(path, [readings, known.diary, known.proportions])
         require_writable(path, force=out.force)
 
 
-def answer_table(found: Labelled | Any, table: Any, kept: list[str]) -> tuple[Any, list[str]]:
-    """Return the kept columns with the answer's beside them, and the columns that gave way."""
-    import pyarrow as pa
-
-    labelled = np.array([one is not None for one in found.labels.tolist()], dtype=bool)
-    answer = {"label": pa.array(found.labels.tolist())}
-    for h, name in enumerate(found.classes.tolist()):
-        answer[f"mass_{name}"] = pa.array(found.masses[:, h], mask=~labelled)
-    answer["confidence"] = pa.array(found.confidence, mask=~labelled)
-    answer["reason"] = pa.array(found.reasons.tolist(), pa.string())
-    lost = [name for name in kept if name in answer]
-    columns = {name: table.column(name) for name in kept if name not in answer}
-    return pa.table({**columns, **answer}), lost
-
-
-def write(done: Done, inputs: Inputs, feature: FeatureOptions, out: OutputOptions) -> None:
-    """Write the answer, and say where."""
-    table = inputs.table
-    ids = id_column(table, feature.id)
-    keep = [
-        name
-        for name in table.column_names
-        if out.all_columns or name == ids or name in inputs.roles
-    ]
-    answer, lost = answer_table(done.found, table, keep)
-    if not ids and not out.all_columns:
-        import pyarrow as pa
-
-        answer = answer.add_column(0, "row", pa.array(np.arange(table.num_rows)))
-    if lost:
-        say(
-            [f"not carried over, as the answer has columns called so: {name_some(lost)}"], out.quiet
-        )
-    changed = write_table(answer, out.output, force=out.force)
-    if changed:
-        say(
-            [f"{changed:,} texts that a spreadsheet would take for formulas begin with an "
-             "apostrophe now; Parquet output keeps them as they are"],
-            out.quiet,
-        )  # fmt: skip
-    if out.output is not None:
-        say([f"written: {out.output}, {answer.num_rows:,} rows"], out.quiet)
+def _label(inputs: Inputs, recipe: Recipe, method: MethodOptions) -> tuple[Labelled, list[str]]:
+    """Return the labelled rows, and what to say about them."""
+    tell("reading features")
+    encoded = recipe.encode(inputs.table, inputs.place)
+    known, notes = inputs.known, missing_notes(recipe, encoded)
+    if recipe.missing == "drop":
+        known = replace(known, left_out={**known.left_out, "missing-features": encoded.lacking})
+    estimator = LPLLP(method.graph, method.alpha, decode=method.decode, random_state=method.seed)
+    try:
+        found = label_rows(encoded.rows, known, estimator, {"missing-features": encoded.lacking})
+    except SupervisionError as error:
+        raise renumbered(error, inputs.place) from None
+    return found, [*notes, *map(in_options, found.notes)]
 
 
-def save(
-    done: Done,
+def missing_notes(recipe: Recipe, encoded: Encoded) -> list[str]:
+    """Return what became of missing cells."""
+    if not encoded.n_filled:
+        return []
+    rows = counted(int(encoded.lacking.sum()), "row")
+    if recipe.missing == "drop":
+        return [f"{rows} with a missing cell left out; --missing median fills it"]
+    cells = counted(encoded.n_filled, "missing cell")
+    return [f"{cells} in {rows} filled with the column's median, or no category; see --missing"]
+
+
+def _write(found: Labelled, inputs: Inputs, feature: FeatureOptions, out: OutputOptions) -> None:
+    ids = id_column(inputs.table, feature.id)
+    kept = kept_columns(inputs.table, {*inputs.roles, ids}, out.all_columns)
+    answer, notes = answer_table(found, inputs.table, kept, numbered=ids is None)
+    say(notes, out.quiet)
+    write_answer(answer, out)
+
+
+def _ids_for_labels(inputs: Inputs, feature: FeatureOptions) -> str:
+    name = id_column(inputs.table, feature.id)
+    if name is None:
+        raise CommandLineError("--labels-only needs row ids: name their column with --id.")
+    return name
+
+
+def _save(
+    found: Labelled,
+    recipe: Recipe,
     inputs: Inputs,
     feature: FeatureOptions,
     path: Path,
     labels_only: bool,
-    out: OutputOptions,
-) -> None:
-    """Save the fitted model, and say what is in it."""
-    fitted = done.found.models[None]
-    extra = {"recipe": done.recipe.to_json(), "apportion": apportion.__version__}
-    ids = None
-    if labels_only:
-        name = id_column(inputs.table, feature.id)
-        if name is None:
-            raise typer.BadParameter("--labels-only needs row ids: name their column with --id.")
-        extra["id_column"] = name
-        ids = inputs.table.column(name).to_pylist()
-    with replacing(path, force=out.force) as temporary:
-        save_model(temporary, fitted, extra=extra, labels_only=labels_only, ids=ids)
-    contents = "no training rows, only ids and labels" if labels_only else contains_rows(fitted)
-    talk.print(f"written: {path}, a model with {contents}. Share it as carefully as the data.")
+) -> str:
+    """Save the fitted model, and return what is in it."""
+    fitted = found.models[None]
+    extra = {"recipe": recipe.to_json(), "apportion": apportion.__version__}
+    if not labels_only:
+        save_model(path, fitted, extra=extra)
+        return f"{contains_rows(fitted)}: share it as carefully as the data"
+    name = _ids_for_labels(inputs, feature)
+    labels = found.labels.tolist()
+    every = [plain_name(one) for one in inputs.table.column(name).to_pylist()]
+    fitted_ids = [one for one, label in zip(every, labels, strict=True) if label is not None]
+    save_model(path, fitted, extra={**extra, "id_column": name}, labels_only=True, ids=fitted_ids)
+    return "no training rows, only ids and labels"

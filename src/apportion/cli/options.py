@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
@@ -13,41 +13,36 @@ import typer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
 
 def with_groups(command: Command) -> Command:
     """Return a command whose parameters of a dataclass are one option for each of its fields."""
     hints = get_type_hints(command, include_extras=True)
     plain: list[inspect.Parameter] = []
-    groups: dict[str, tuple[Any, list[str]]] = {}
+    groups: dict[str, Any] = {}
     for name, parameter in inspect.signature(command).parameters.items():
         kind = hints[name]
         if not is_dataclass(kind):
-            plain.append(parameter.replace(annotation=kind))
+            plain.append(parameter.replace(annotation=kind, kind=_KEYWORD))
             continue
+        groups[name] = kind
         inner = get_type_hints(kind, include_extras=True)
-        groups[name] = (kind, [field.name for field in fields(kind)])
         plain += [
             inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default_factory()
-                if field.default_factory is not MISSING
-                else field.default,
-                annotation=inner[field.name],
+                field.name, _KEYWORD, default=field.default, annotation=inner[field.name]
             )
             for field in fields(kind)
         ]
-    order = sorted(plain, key=lambda p: p.kind is inspect.Parameter.KEYWORD_ONLY)
-    kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in order]
 
     @wraps(command)
     def flat(**given: Any) -> Any:
-        for name, (kind, inside) in groups.items():
-            given[name] = kind(**{one: given.pop(one) for one in inside if one in given})
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
         return command(**given)
 
-    flat.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
-    flat.__annotations__ = {p.name: p.annotation for p in kept}
+    flat.__signature__ = inspect.Signature(plain)  # type: ignore[attr-defined]
+    flat.__annotations__ = {p.name: p.annotation for p in plain}
     return flat  # type: ignore[return-value]
 
 
@@ -199,7 +194,7 @@ class KnownOptions:
     ] = None
     encoding: Annotated[
         str | None,
-        _option(_BAGS, "Encoding of text files. UTF-8 if not given.", metavar="NAME"),
+        _option(_BAGS, "Encoding of text files that are not UTF-8.", metavar="NAME"),
     ] = None
 
 
@@ -289,4 +284,4 @@ class MethodOptions:
             "quota keeps every bag's totals; threshold takes every row's most likely class.",
         ),
     ] = "quota"
-    seed: Annotated[int, _option(_METHOD, "Seed of random starts.")] = 0
+    seed: Annotated[int, _option(_METHOD, "Seed of random starts.", min=0, max=2**32 - 1)] = 0

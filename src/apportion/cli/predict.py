@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+import apportion
 from apportion._typing import AnyArray, BoolArray, FloatArray
-from apportion.cli.inputs import id_column, say
-from apportion.cli.label import answer_table
+from apportion.cli.answer import answer_table, kept_columns, refuse_inputs, write_answer
+from apportion.cli.inputs import id_column
+from apportion.cli.known import require_column
+from apportion.cli.label import missing_notes
 from apportion.cli.options import OutputOptions, with_groups
-from apportion.cli.talk import stages, with_exit_codes
-from apportion.exceptions import FileError, OutputError
+from apportion.cli.show import as_json, reasons_of
+from apportion.cli.talk import CommandLineError, counted, say, stages, with_exit_codes
+from apportion.exceptions import FileError, SavedModelError
 from apportion.features import Recipe
-from apportion.files.labels import require_ending, write_table
-from apportion.files.read import no_column, place_in, read_columns
+from apportion.files.labels import require_ending
+from apportion.files.read import place_in, read_columns
+from apportion.files.text import require_file
 from apportion.files.write import require_writable
 from apportion.labelling import joined_codes
 from apportion.progress import tell
 from apportion.saved import SavedModel, load_model
+from apportion.tables import plain_name
 
 
 @dataclass(frozen=True)
@@ -40,15 +49,22 @@ class Predicted:
 @with_groups
 def predict(
     model: Annotated[
-        Path, typer.Argument(help="A model saved by 'apportion label --model'.", show_default=False)
+        Path,
+        typer.Argument(
+            help="A model saved by 'apportion label --model'.", metavar="MODEL", show_default=False
+        ),
     ],
     readings: Annotated[
-        Path, typer.Argument(help="New rows: a CSV, Parquet or ARFF file.", show_default=False)
+        Path,
+        typer.Argument(
+            help="New rows: a CSV, Parquet or ARFF file.", metavar="READINGS", show_default=False
+        ),
     ],
     out: OutputOptions,
     id: Annotated[str | None, typer.Option(help="Column of row ids.", metavar="COLUMN")] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="Encoding of text files. UTF-8 if not given.", metavar="NAME")
+        str | None,
+        typer.Option(help="Encoding of a text file that is not UTF-8.", metavar="NAME"),
     ] = None,
 ) -> None:
     """Label the new rows of READINGS by the fitted rows of MODEL that resemble them.
@@ -56,57 +72,67 @@ def predict(
     New rows have no totals: every one takes its most likely class. A model that was saved with
     --labels-only knows its own rows again, by their ids, and no others.
     """
-    if out.json:
-        raise typer.BadParameter("predict has no summary: leave out --json.")
+    if out.json and out.output is None:
+        raise CommandLineError("--json prints a summary on stdout: name a file with --output.")
     if out.output is not None:
         require_ending(out.output)
-        if out.output.resolve() in (model.resolve(), readings.resolve()):
-            raise OutputError(f"{out.output} is an input of this command. Name another file.")
+        refuse_inputs(out.output, [model, readings])
         require_writable(out.output, force=out.force)
     with stages(out.quiet):
         tell("reading")
+        require_file(model)
         saved = load_model(model)
+        recipe = Recipe.from_json(saved.extra.get("recipe"))
         table = read_columns(readings, encoding=encoding)
-        names = id_column(table, id)
+        if id is not None:
+            require_column(table, id, readings.name)
         found, notes = (
             _known_again(saved, table, id, readings)
             if saved.labels_only
-            else _predicted(saved, table, readings)
+            else _predicted(saved, recipe, table, partial(place_in, readings, encoding=encoding))
         )
     say(notes, out.quiet)
-    recipe = Recipe.from_json(saved.extra["recipe"])
-    keep = [
-        name
-        for name in table.column_names
-        if out.all_columns or name == names or name not in recipe.names
-    ]
-    answer, _ = answer_table(found, table, keep)
-    write_table(answer, out.output, force=out.force)
-    if out.output is not None:
-        say([f"written: {out.output}, {answer.num_rows:,} rows"], out.quiet)
+    ids = id_column(table, id)
+    others = {*table.column_names} - {*recipe.names}
+    kept = kept_columns(table, {*others, ids}, out.all_columns)
+    answer, more = answer_table(found, table, kept, numbered=ids is None)
+    say(more, out.quiet)
+    write_answer(answer, out)
+    if out.json:
+        print(as_json(_summary(found, notes)))
 
 
-def _predicted(saved: SavedModel, table: Any, path: Path) -> tuple[Predicted, list[str]]:
-    recipe = Recipe.from_json(saved.extra["recipe"])
-    encoded = recipe.encode(table, lambda row: place_in(path, row))
-    tell("predicting")
+def _predicted(
+    saved: SavedModel, recipe: Recipe, table: Any, place: Callable[[int], str]
+) -> tuple[Predicted, list[str]]:
     assert saved.model is not None
+    if recipe.width != saved.model.n_features_in_:
+        raise SavedModelError(
+            "the model",
+            f"a recipe for {recipe.width} numbers a row",
+            f"{saved.model.n_features_in_}, as the model was fitted to",
+            "save the model again",
+        )
+    encoded = recipe.encode(table, place)
+    tell("predicting")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         masses = saved.model.predict_proba(encoded.rows)
     out = encoded.lacking if recipe.missing == "drop" else np.zeros(len(masses), dtype=bool)
-    best = masses.argmax(axis=1)
-    reasons = {"missing-features": encoded.lacking, "unseen-category": encoded.unseen}
-    return _answer(saved, masses, best, out, reasons), [str(one.message) for one in caught]
+    notes = [*missing_notes(recipe, encoded), *(str(one.message) for one in caught)]
+    if encoded.unseen.any():
+        rows = counted(int(encoded.unseen.sum()), "row")
+        notes.append(f"{rows} with a category that no fitted row has; it counts as none")
+    marks = {"missing-features": encoded.lacking, "unseen-category": encoded.unseen}
+    return _answer(saved, masses, masses.argmax(axis=1), out, marks), notes
 
 
 def _known_again(
     saved: SavedModel, table: Any, asked: str | None, path: Path
 ) -> tuple[Predicted, list[str]]:
-    name = asked or saved.extra["id_column"]
-    if name not in table.column_names:
-        raise no_column(name, table.column_names, path.name)
-    rows = saved.lookup(table.column(name).to_pylist())
+    name = asked or str(saved.extra.get("id_column"))
+    require_column(table, name, path.name)
+    rows = saved.lookup(plain_name(one) for one in table.column(name).to_pylist())
     new = rows < 0
     if new.all():
         raise FileError(
@@ -119,14 +145,31 @@ def _known_again(
     assert saved.labels is not None
     place = {label: h for h, label in enumerate(saved.classes.tolist())}
     best = np.array([place[one] for one in saved.labels.tolist()])[rows]
-    notes = [f"{int(new.sum()):,} rows are not among those that the model knows"] * bool(new.any())
+    n_new = int(new.sum())
+    notes = [f"{counted(n_new, 'row')} that the model does not know"] * bool(n_new)
     return _answer(saved, saved.label_distributions[rows], best, new, {"unknown-row": new}), notes
 
 
 def _answer(
-    saved: SavedModel, masses: FloatArray, best: AnyArray, out: BoolArray, marks: Any
+    saved: SavedModel,
+    masses: FloatArray,
+    best: AnyArray,
+    out: BoolArray,
+    marks: Mapping[str, BoolArray],
 ) -> Predicted:
     labels = saved.classes[best].astype(object)
     labels[out] = None
     confidence = masses[np.arange(len(masses)), best]
     return Predicted(saved.classes, labels, masses, confidence, joined_codes(marks))
+
+
+def _summary(found: Predicted, notes: list[str]) -> dict[str, Any]:
+    labels = [str(one) for one in found.labels.tolist() if one is not None]
+    return {
+        "apportion": apportion.__version__,
+        "rows": len(found.labels),
+        "classes": [str(label) for label in found.classes.tolist()],
+        "assigned": dict(Counter(labels)),
+        "reasons": reasons_of(found),
+        "notes": notes,
+    }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +13,10 @@ from rich import box
 from rich.table import Table
 
 import apportion
+from apportion._typing import FloatArray
 from apportion.bag_report import BagReport
-from apportion.cli.talk import talk
+from apportion.cli.answer import Answer
+from apportion.cli.talk import counted, printable, talk
 from apportion.labelling import REASONS, Labelled
 
 _MOST_BAGS = 12
@@ -21,16 +26,16 @@ def show_report(found: Labelled) -> None:
     """Print given against assigned rows, by class and by bag, and how many rows have a reason."""
     report = found.report
     talk.print()
-    talk.print(_by_class(found))
-    talk.print(_by_bag(report))
+    talk.print(_by_class(found), soft_wrap=False)
+    talk.print(_by_bag(report), soft_wrap=False)
     if len(report.ids) > _MOST_BAGS:
         talk.print(f"… and {len(report.ids) - _MOST_BAGS:,} more bags; --json lists all")
     talk.print(f"{report.error():.1%} of the bagged rows are off their bag's totals")
     for code, count in reasons_of(found).items():
-        talk.print(f"reason {code}: {count:,} rows: {REASONS[code]}")
+        talk.print(f"{code}, {counted(count, 'row')}: {REASONS[code]}")
 
 
-def reasons_of(found: Labelled) -> dict[str, int]:
+def reasons_of(found: Answer) -> dict[str, int]:
     """Return how many rows have each reason."""
     patterns = Counter(found.reasons.tolist())
     counts = Counter[str]()
@@ -77,48 +82,70 @@ def summary_of(found: Labelled, rules: list[str], notes: list[str]) -> dict[str,
     }
 
 
+def as_json(answer: dict[str, Any]) -> str:
+    """Return an answer as JSON, with null for a number that is not finite."""
+    return json.dumps(_finite(answer), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _by_class(found: Labelled) -> Table:
+    """Return a line a class."""
     report = found.report
-    table = Table(box=box.SIMPLE_HEAD, title="rows by class, in bags", title_justify="left")
-    for name in ("class", "given", "assigned", "share", "confidence"):
-        table.add_column(name, justify="left" if name == "class" else "right")
+    table = _table("rows by class, in bags", ("class", "given", "assigned", "confidence"))
     low, high = report.lower.sum(axis=0), report.upper.sum(axis=0)
     counts = report.assigned[report.decode].sum(axis=0)
     labels = found.labels.astype(str)
-    for h, name in enumerate(report.classes.tolist()):
-        mine = labels == str(name)
+    for h, name in enumerate(map(str, report.classes.tolist())):
+        mine = labels == name
         sure = f"{np.mean(found.confidence[mine]):.2f}" if mine.any() else "–"
-        share = counts[h] / max(int(report.sizes.sum()), 1)
-        table.add_row(str(name), _span(low[h], high[h]), f"{counts[h]:,}", f"{share:.1%}", sure)
+        table.add_row(printable(name), _span(low[h], high[h]), f"{counts[h]:,}", sure)
     return table
 
 
 def _by_bag(report: BagReport) -> Table:
     """Return a line a bag: every class where that fits, else what is off."""
-    classes = [str(label) for label in report.classes.tolist()]
+    classes = [printable(str(label)) for label in report.classes.tolist()]
+    names = [printable(str(bag)) for bag in report.ids[:_MOST_BAGS]]
     counts = report.assigned[report.decode]
-    lines = [
+    cells = [
         [
             f"{_span(report.lower[k, h], report.upper[k, h])} → {counts[k, h]:,}"
             for h in range(len(classes))
         ]
-        for k in range(min(len(report.ids), _MOST_BAGS))
+        for k in range(len(names))
     ]
-    names = [str(bag) for bag in report.ids[:_MOST_BAGS]]
-    widths = [max(len(line[h]) for line in [classes, *lines]) + 2 for h in range(len(classes))]
+    widths = [max(len(line[h]) for line in [classes, *cells]) + 3 for h in range(len(classes))]
     fits = sum(widths) + max(map(len, names)) + 12 <= talk.width
-    title = "rows by bag, given → assigned"
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
-    table.add_column("bag")
-    table.add_column("rows", justify="right")
-    for name in classes if fits else ("off totals", "farthest off"):
-        table.add_column(name, justify="right")
-    off = report.difference()
+    if fits:
+        table = _table("rows by bag, given → assigned", ("bag", "rows", *classes))
+    else:
+        table = _table(
+            "rows by bag, off the given totals", ("bag", "rows", "off totals", "farthest off")
+        )
+        cells = [_farthest_off(off, classes) for off in report.difference()]
     for k, name in enumerate(names):
-        h = int(np.argmax(np.abs(off[k])))
-        most = f"{classes[h]} {off[k, h]:+.3g}" if abs(off[k, h]) >= 0.5 else "–"
-        rest = lines[k] if fits else [f"{np.abs(off[k]).sum() / 2:.3g}", most]
-        table.add_row(name, f"{report.sizes[k]:,}", *rest)
+        table.add_row(name, f"{report.sizes[k]:,}", *cells[k])
+    return table
+
+
+def _farthest_off(off: FloatArray, classes: list[str]) -> list[str]:
+    """Return how many rows of a bag are off its totals, and the class that is farthest off."""
+    h = int(np.argmax(np.abs(off)))
+    farthest = f"{classes[h]} {off[h]:+.1f}" if abs(off[h]) >= 0.5 else "–"
+    return [f"{np.abs(off).sum() / 2:.1f}", farthest]
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="right" if place else "left", overflow="fold")
     return table
 
 

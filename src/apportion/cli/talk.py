@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
@@ -37,12 +37,13 @@ def with_exit_codes(command: Command) -> Command:
     def careful(*args: Any, **kwargs: Any) -> Any:
         try:
             answer = command(*args, **kwargs)
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
             return answer
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except KeyboardInterrupt:
-            _end("interrupted; nothing was written", INTERRUPTED)
+            _end("interrupted; no file is left half written", INTERRUPTED)
         except BrokenPipeError:
             # The reader of stdout has had enough. What is still buffered goes nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -71,19 +72,58 @@ def with_exit_codes(command: Command) -> Command:
 
 
 def _end(message: str, code: int) -> NoReturn:
-    text = " ".join(message.split())
-    talk.print(f"apportion: {text}{'' if text.endswith('.') else '.'}")
+    text = printable(" ".join(message.split()))
+    talk.print(f"apportion: {text}{'' if text.endswith(('.', '?')) else '.'}")
     raise typer.Exit(code)
 
 
 def _in_words(error: OSError) -> str:
     reason = error.strerror or str(error)
-    return f"{error.filename}: {reason}" if error.filename else f"stdout: {reason}"
+    if error.filename:
+        return f"{error.filename}: {reason}"
+    return f"stdout cannot be written: {reason[:1].lower()}{reason[1:]}"
+
+
+def say(notes: Iterable[str], quiet: bool, title: str = "") -> None:
+    """Say what was found, one thing a line."""
+    lines = [] if quiet else list(notes)
+    if title and lines:
+        talk.print(title)
+    for line in lines:
+        talk.print(f"  {printable(line)}" if title else printable(line))
+
+
+def printable(text: str) -> str:
+    r"""Return text with its control characters spelt out: they would command the terminal.
+
+    Examples
+    --------
+    >>> print(printable("tv\x1b[31m"))
+    tv\x1b[31m
+    """
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+def in_options(note: str) -> str:
+    """Return what the library says in the words of the command line."""
+    return note.replace("some labels in `y`", "some labels (--given)")
+
+
+def counted(n: int, word: str) -> str:
+    """Return a number of things in words.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(1200, "class")
+    ('1 row', '1,200 classes')
+    """
+    ending = "" if n == 1 else "es" if word.endswith("s") else "s"
+    return f"{n:,} {word}{ending}"
 
 
 @contextmanager
 def stages(quiet: bool = False) -> Iterator[None]:
-    """Show the stages of long work: bars on a terminal, else a line for each that begins."""
+    """Show the stages of long work: bars on a terminal, else a line for each."""
     if quiet:
         yield
     elif talk.is_terminal:
@@ -124,7 +164,7 @@ class _Bars:
 
 
 class _Lines:
-    """A line for every stage that begins, with the seconds since the first."""
+    """A line for every stage that begins later than a second after the first."""
 
     def __init__(self) -> None:
         self._stage: str | None = None
@@ -132,6 +172,7 @@ class _Lines:
 
     def __call__(self, stage: str, done: float | None) -> None:
         """Hear of progress."""
-        if stage != self._stage:
-            self._stage = stage
-            talk.print(f"{time.monotonic() - self._since:7.1f} s  {stage}")
+        seconds = time.monotonic() - self._since
+        if stage != self._stage and seconds >= 1.0:
+            talk.print(f"{seconds:7.1f} s  {stage}")
+        self._stage = stage

@@ -93,7 +93,7 @@ def by_name(
         raise DiaryError(
             "the windows",
             f"no column {column!r}, by which the diary names periods",
-            f"the columns {name_some(map(repr, table.names), 12)}",
+            f"a column called so beside {name_some(map(repr, table.names), 12)}",
             "add it, or give the diary's periods as dates or times",
         )
     if np.isnan(recording.length):
@@ -156,7 +156,7 @@ def _holding(
     latest = np.empty(len(order), dtype=np.intp)
     latest[order] = np.where(began < 0, -1, order[began])
     entry = latest[n:]
-    inside = (entry >= 0) & (owners[entry] == whose) & (moments < last[entry])
+    inside = (owners[entry] == whose) & (moments < last[entry])
     return np.where(inside, entry, -1)
 
 

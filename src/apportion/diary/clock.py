@@ -162,18 +162,19 @@ def _offset(moment: int, zone: ZoneInfo) -> int:
 def _second_showing(clock: IntArray, block: IntArray) -> BoolArray:
     """Return which rows of a doubled hour stand behind the clock's going back.
 
-    In a block whose times go back once, these are the rows behind; in any block those whose time
-    stood there before, as where rows are sorted by what the clock showed.
+    In a block whose times rise, go back once and rise again these are the rows behind; else those
+    whose time stood there before, as where rows are sorted by what the clock showed.
     """
     order = np.argsort(block, kind="stable")
-    back = np.append(False, np.diff(clock[order]) < 0) & _like_previous(block[order])
-    so_far = np.cumsum(back)
-    first = np.searchsorted(block[order], block[order])
-    once = np.bincount(block[order], back)[block[order]] == 1
-    second = np.empty(len(clock), dtype=bool)
-    second[order] = once & (so_far > so_far[first])
+    blocks, step = block[order], np.diff(clock[order], prepend=0)
+    back, still = (_like_previous(blocks) & sign for sign in (step < 0, step == 0))
+    rises = (np.bincount(blocks, back) == 1) & (np.bincount(blocks, still) == 0)
+    passed = np.cumsum(back)
+    behind = passed > passed[np.searchsorted(blocks, blocks)]
     by_time = np.lexsort([clock, block])
-    second[by_time] |= _like_previous(block[by_time]) & _like_previous(clock[by_time])
+    second = np.empty(len(clock), dtype=bool)
+    second[by_time] = _like_previous(block[by_time]) & _like_previous(clock[by_time])
+    second[order] = np.where(rises[blocks], behind, second[order])
     return second
 
 

@@ -80,6 +80,6 @@ def _require_known(role: str, names: list[str], sheet: Sheet) -> None:
             raise DiaryError(
                 sheet.name,
                 f"no column {name!r}",
-                f"its columns {name_some(map(repr, sheet.columns), 12)}",
+                f"one of its columns {name_some(map(repr, sheet.columns), 12)}",
                 f"name the column that holds the {role}",
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -145,8 +146,8 @@ def _read_wide(sheet: Sheet, roles: Roles, lines: _Lines) -> _Said:
     for h, (column, (_, unit)) in enumerate(zip(columns, named, strict=True)):
         mend = (
             f"correct the cell; if {column!r} is no activity, leave it out with --diary-column "
-            f"note={column}; if it holds the activities' names, use --diary-column "
-            f"activity={column}"
+            f"{quote(f'note={column}')}; if it holds the activities' names, use --diary-column "
+            f"{quote(f'activity={column}')}"
         )
         for i, cell in enumerate(sheet.column(column)):
             amount = _amount(cell, unit, sheet.place(i, column), mend)
@@ -278,8 +279,8 @@ def _refuse_twice(sheet: Sheet, lines: _Lines) -> None:
 def _twice(sheet: Sheet, one: int, other: int, what: str) -> DiaryError:
     return DiaryError(
         f"{sheet.name}, {sheet.places[one]} and {sheet.places[other]}",
-        f"{what} twice",
-        "one line for each",
+        f"two entries for {what}",
+        "one entry for each",
         "drop one of the two lines, or join them into one",
     )
 

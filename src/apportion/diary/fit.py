@@ -149,9 +149,11 @@ def _too_long(
     rules: DiaryRules,
 ) -> DiaryError:
     if entries.spans is None or rules.covers == "recording":
-        most = f"{length[k] / 3600:.4g} h, as long as its windows last"
+        most = f"{_spelled(length[k])}, as long as its windows last"
     else:
-        most = f"the {length[k] / 3600:.4g} h of its period"
+        most = f"the {_spelled(length[k])} of its period"
+        if entries.spans.in_days[k] and length[k] % 86400.0:
+            most += ", in which clocks were changed"
     hints = ["correct the entry"]
     if entries.bare_unit is not None:
         hints.append(f"if its numbers are no {entries.bare_unit}, say what they are with --unit")
@@ -160,7 +162,11 @@ def _too_long(
     hints.append("to scale such entries down use --excess scale")
     return DiaryError(
         f"{where} ({entries.title(k)})",
-        f"durations that sum to {total[k] / 3600:.4g} h",
+        f"durations that sum to {_spelled(total[k])}",
         f"at most {most}",
         "; ".join(hints),
     )
+
+
+def _spelled(seconds: float) -> str:
+    return f"{seconds / 3600:.4g} h" if seconds >= 3600 else f"{seconds / 60:.4g} min"

@@ -96,7 +96,7 @@ def read_periods(
 
 def name_in(cell: Any, where: str) -> str:
     """Return the name in a cell; an empty cell is an error."""
-    if is_missing(cell) or not str(cell).strip():
+    if _is_empty(cell):
         raise DiaryError(where, "an empty cell", "a name in every line", "fill the cell")
     return plain_name(cell)
 
@@ -206,11 +206,13 @@ def _span_names(spans: Spans) -> list[str]:
 
 
 def _clock(cell: Any, where: str, latest: int) -> int:
+    if _is_empty(cell):
+        raise DiaryError(where, "no time", "a time in every line", "fill the cell or drop the line")
     moment = clock_time(cell)
     if moment is None or moment > latest:
         raise DiaryError(
             where,
-            "no time" if is_missing(cell) or cell == "" else repr(cell),
+            repr(cell),
             "clock times such as '08:30'" + (", up to '24:00'" if latest == DAY else ""),
             "correct the cell",
         )
@@ -218,19 +220,24 @@ def _clock(cell: Any, where: str, latest: int) -> int:
 
 
 def _day(cell: Any, where: str, date_format: str | None) -> date:
-    empty = is_missing(cell) or cell == ""
-    if isinstance(cell, date) and not empty:
+    if _is_empty(cell):
+        raise DiaryError(where, "no date", "a date in every line", "fill the cell or drop the line")
+    if isinstance(cell, date):
         return date(cell.year, cell.month, cell.day)
-    moment = None if empty else parsed_time(str(cell), date_format)
+    moment = parsed_time(str(cell), date_format)
     if moment is None:
         raise DiaryError(
             where,
-            "no date" if empty else repr(cell),
+            repr(cell),
             f"dates written as {date_format!r}" if date_format else "dates such as '2024-03-04'",
             "correct the cell, or say how dates are written with date_format (--date-format), e.g. "
             "'%d/%m/%Y'",
         )
     return moment.date()
+
+
+def _is_empty(cell: Any) -> bool:
+    return is_missing(cell) or not str(cell).strip()
 
 
 def _or_day(cell: Any, date_format: str | None, time_format: str | None) -> Any:

@@ -70,9 +70,10 @@ class DiaryRules:
         Whether an empty cell means that an activity did not happen, or that nothing is known.
     tolerance : "auto" or float, default="auto"
         How many minutes a reported duration may be off, to either side: it is known within an
-        interval. `"auto"`: durations are taken as reported; where all are multiples of an hour,
-        half hour, quarter, ten or five minutes, and an entry misses its period by no more than
-        half of that for each, it is scaled to its period.
+        interval. So is an empty cell beside durations, which is 0; shares are exact. `"auto"`:
+        durations are taken as reported; where all are multiples of an hour, half hour, quarter, ten
+        or five minutes, and an entry misses its period by no more than half of that for each
+        activity it names, it is scaled to its period.
     excess : {"error", "scale"}, default="error"
         Durations that together exceed their period.
     part : {"auto", "bounds", "scale", "drop"}, default="auto"

@@ -15,13 +15,13 @@ class Table:
     """The columns of windows, a dataframe or a mapping, by name."""
 
     def __init__(self, windows: Any) -> None:
-        frame = None if isinstance(windows, Mapping) else frame_of(windows)
+        frame = None if isinstance(windows, Mapping) else frame_of(windows, "the windows")
         if frame is None and not isinstance(windows, Mapping):
             raise DiaryError(
                 "the windows",
                 f"an object of type {type(windows).__name__}",
                 "a dataframe, or a mapping of columns",
-                "give one row a window",
+                "give a table with one row for each window",
             )
         keys = windows if frame is None else frame.columns
         self._keys = {str(key): key for key in keys}
@@ -43,9 +43,9 @@ class Table:
         if _length(column) != self.n_rows:
             raise DiaryError(
                 f"the windows, column {name!r}",
-                f"{max(_length(column), 0):,} cells",
+                f"one cell, {column!r}" if _length(column) < 0 else f"{_length(column):,} cells",
                 f"{self.n_rows:,}, as in the column {self.names[0]!r}",
-                "give every column a cell a window",
+                "give every column one cell for each window",
             )
         return nw.to_native(column) if isinstance(column, nw.Series) else column
 
@@ -56,7 +56,7 @@ class Table:
                 raise DiaryError(
                     "the windows",
                     f"no column {asked!r}",
-                    f"the columns {name_some(map(repr, self.names), 12)}",
+                    f"one of the columns {name_some(map(repr, self.names), 12)}",
                     f"name the column that holds the {role}",
                 )
             return asked

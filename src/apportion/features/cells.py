@@ -82,7 +82,7 @@ def numbers_of(cells: Any, name: str, place: Callable[[int], str], or_else: str 
             raise FileError(
                 f"{place(row)}, column {name!r}",
                 repr(texts[row]),
-                "numbers, as in most of the column, or an empty cell",
+                "numbers, or an empty cell",
                 f"correct the cell{or_else}",
             )
         values = values.astype(np.float64)

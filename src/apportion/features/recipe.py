@@ -61,7 +61,7 @@ class Feature:
         texts = [name] if levels is None else [name, *levels]
         if not (all(map(math.isfinite, (middle, mean, scale))) and scale > 0):
             raise ValueError(feature)
-        if levels is not None and not levels or not all(isinstance(text, str) for text in texts):
+        if (levels is not None and not levels) or not all(isinstance(text, str) for text in texts):
             raise ValueError(feature)
         return cls(name, middle, mean, scale, None if levels is None else tuple(levels))
 
@@ -129,7 +129,7 @@ class Recipe:
         """
         for name in self.names:
             if name not in table.column_names:
-                raise no_column(name, table.column_names, "the rows")
+                raise no_column(name, table.column_names, "the features")
         n = table.num_rows
         kind = np.float32 if n * self.width > _SINGLE_FROM else np.float64
         rows = np.empty((n, self.width), dtype=kind)

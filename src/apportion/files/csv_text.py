@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,7 +23,6 @@ _BLOCK = 2**20
 _LARGEST_BLOCK = 2**31 - 1
 _MISSING = ["", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None"]
 _WITH_COMMA = r"^(\s*[+-]?\d+),(\d+(?:[eE][+-]?\d+)?\s*)$"
-_BAD_COLUMN = re.compile(r"In CSV column #(\d+)")
 
 
 class CsvText:
@@ -59,6 +57,8 @@ class CsvText:
         codes = self._codes(table)
         if codes:
             table = self._parsed(codes)
+        if self._point == ",":
+            table = _with_points(table)
         table = _without_empty_end(table.rename_columns([n.strip() for n in table.column_names]))
         refuse_bad_names(table.column_names, self.path.name)
         return table
@@ -76,19 +76,14 @@ class CsvText:
         known = line is not None and self._rows is None
         return f"{self.path.name}, {f'line {line}' if known else f'row {row}'}"
 
-    def _parsed(self, codes: Collection[str] = ()) -> Any:
-        """Return the columns; codes are text.
-
-        Other types are guessed from the first block; where a cell further down says otherwise, the
-        column is read once more as text.
-        """
+    def _parsed(self, as_text: Iterable[str] = ()) -> Any:
+        """Return the columns; types are guessed from all cells, but for those that are text."""
         import pyarrow as pa
         from pyarrow import csv as arrow
 
-        types = dict.fromkeys(codes, pa.string())
         while True:
             try:
-                table = arrow.read_csv(
+                return arrow.read_csv(
                     self._source(),
                     read_options=arrow.ReadOptions(block_size=self._block),
                     parse_options=self._form(),
@@ -96,24 +91,16 @@ class CsvText:
                         strings_can_be_null=True,
                         null_values=_MISSING,
                         decimal_point=self._point,
-                        column_types=types,
+                        column_types=dict.fromkeys(as_text, pa.string()),
                     ),
                 )
-                break
             except pa.ArrowInvalid as error:
                 if "straddl" in str(error) and self._block < _LARGEST_BLOCK:
                     self._block = min(16 * self._block, _LARGEST_BLOCK)
-                    continue
-                bad = _BAD_COLUMN.search(str(error))
-                name = self._names()[int(bad[1])] if bad else None
-                if name is not None and name not in types:
-                    types[name] = pa.string()
                 elif not self._long_cells:
-                    self._long_cells, types = True, dict.fromkeys(codes, pa.string())
+                    self._long_cells = True
                 else:
                     raise self._no_csv(error) from None
-        demoted = types.keys() - set(codes)
-        return _with_points(table, demoted) if self._point == "," else table
 
     def _codes(self, table: Any) -> set[str]:
         """Return the columns that hold codes such as 007: numbers would lose their zeros."""
@@ -137,10 +124,7 @@ class CsvText:
         for batch in batches:
             for name, cells in zip(whole, batch.columns, strict=True):
                 longer = pc.greater(pc.binary_length(cells), 1)
-                if (
-                    name not in found
-                    and pc.any(pc.and_(pc.starts_with(cells, "0"), longer)).as_py()
-                ):
+                if pc.any(pc.and_(pc.starts_with(cells, "0"), longer)).as_py():
                     found.add(name)
         return found
 
@@ -169,10 +153,6 @@ class CsvText:
             if cells:
                 yield line, cells
             line = reader.line_num + 1
-
-    def _names(self) -> list[str]:
-        with self._text() as text:
-            return next(self._records(text))[1]
 
     def _no_csv(self, error: Exception) -> FileError:
         """Return the error for text that is no CSV, at its first line of another length."""
@@ -213,14 +193,19 @@ def first_sentence(error: Exception) -> str:
     return text[0].rstrip(".")[:200] if text else type(error).__name__
 
 
-def _with_points(table: Any, names: Collection[str]) -> Any:
-    """Return the table with points instead of decimal commas in columns that are text."""
+def _with_points(table: Any) -> Any:
+    """Return the table with points instead of commas in text that is mostly decimal numbers."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    for name in names:
-        place = table.column_names.index(name)
-        cells = pc.replace_substring_regex(table.column(place), _WITH_COMMA, r"\1.\2")
-        table = table.set_column(place, name, cells)
+    for place, name in enumerate(table.column_names):
+        cells = table.column(place)
+        if not pa.types.is_string(cells.type):
+            continue
+        n_numbers = pc.sum(pc.match_substring_regex(cells, _WITH_COMMA)).as_py() or 0
+        if 2 * n_numbers > len(cells) - cells.null_count:
+            cells = pc.replace_substring_regex(cells, _WITH_COMMA, r"\1.\2")
+            table = table.set_column(place, name, cells)
     return table
 
 

@@ -44,6 +44,8 @@ def write_table(table: Any, path: Path | None, *, force: bool = False) -> int:
             pq.write_table(table, temporary)
         return 0
     table, changed = neutralised(table)
+    if path is None and sys.stdout is None:
+        raise OutputError("stdout is closed. Name a file with --output.")
     if path is None:
         csv.write_csv(table, sys.stdout.buffer)
     else:
@@ -75,6 +77,7 @@ def neutralised(table: Any) -> tuple[Any, int]:
 
 def _safe(cells: Any) -> tuple[Any, int]:
     """Return cells with an apostrophe before formulas, and how many these are."""
+    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as kinds
 
@@ -85,7 +88,9 @@ def _safe(cells: Any) -> tuple[Any, int]:
         pc.invert(pc.match_substring_regex(cells, _IS_A_NUMBER)),
     )
     count = pc.sum(formula).as_py() or 0
-    return (pc.if_else(formula, pc.binary_join_element_wise("'", cells, ""), cells), count)
+    mark, nothing = pa.scalar("'", cells.type), pa.scalar("", cells.type)
+    marked = pc.binary_join_element_wise(mark, cells, nothing)
+    return pc.if_else(formula, marked, cells), count
 
 
 def _as_csv_holds(cells: Any) -> Any:

@@ -32,7 +32,7 @@ def read_columns(
     columns : sequence of str, optional
         The columns to read; by default all.
     encoding : str, optional
-        Of a text file; by default what its byte order mark says, or UTF-8.
+        Of a text file that is neither UTF-8 nor begins with a byte order mark.
     """
     require_pyarrow()
     file = Path(path)
@@ -68,7 +68,7 @@ def no_column(name: str, columns: Sequence[str], where: str) -> FileError:
     return FileError(
         where,
         f"no column {name!r}",
-        f"its columns {name_some(map(repr, columns), 12)}",
+        f"the columns {name_some(map(repr, columns), 12)}",
         f"did you mean {near[0]!r}?" if near else "name one of these",
     )
 
@@ -98,7 +98,10 @@ def _read_parquet(file: Path, columns: Sequence[str] | None) -> Any:
     with open(file, "rb") as source:
         if source.read(4) != b"PAR1":
             raise FileError(
-                file.name, "no Parquet file", "a Parquet file", "if it is text, call it .csv"
+                file.name,
+                "what does not begin as Parquet does",
+                "Parquet in a file of this name",
+                "if it is text, call it .csv",
             )
     try:
         with pq.ParquetFile(file) as parquet:

@@ -73,20 +73,19 @@ def sheet_of(table: Any, name: str) -> Sheet:
         few, many = min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__)
         raise FileError(
             name,
-            f"{lengths[few]} cells in the column {few!r}, {lengths[many]} in {many!r}",
+            f"columns of different lengths: {few!r} has {lengths[few]}, {many!r} {lengths[many]}",
             "columns of one length",
             "fill the shorter one; a missing cell is None",
         )
     return _sheet(name, list(cells), [list(row) for row in zip(*cells.values(), strict=True)])
 
 
-def frame_of(table: Any) -> nw.DataFrame[Any] | None:
+def frame_of(table: Any, name: str) -> nw.DataFrame[Any] | None:
     """Return a dataframe of pandas, polars or pyarrow, also a lazy one; None = it is none."""
     try:
         frame = nw.from_native(table, pass_through=True)
     except DuplicateError:
-        names = [str(name) for name in table.columns]
-        refuse_bad_names(names, "the dataframe")
+        refuse_bad_names([str(column) for column in table.columns], name)
         raise
     if isinstance(frame, nw.LazyFrame):
         frame = frame.collect()
@@ -129,7 +128,7 @@ def read_sheet(path: str | Path, *, encoding: str | None = None) -> Sheet:
             if len(cells) < len(names) or any(cell.strip() for cell in cells[len(names) :]):
                 raise FileError(
                     f"{file.name}, line {reader.line_num}",
-                    f"{len(cells)} cells",
+                    "1 cell" if len(cells) == 1 else f"{len(cells)} cells",
                     f"{len(names)}, as in the header",
                     "correct the line; put cells that contain the separator "
                     f"{delimiter!r} into quotation marks",
@@ -149,7 +148,7 @@ def read_sheet(path: str | Path, *, encoding: str | None = None) -> Sheet:
 
 
 def _columns_of(table: Any, name: str) -> dict[str, Any]:
-    frame = frame_of(table)
+    frame = frame_of(table, name)
     if frame is None:
         raise FileError(
             name,

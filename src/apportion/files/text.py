@@ -32,32 +32,48 @@ def require_file(path: Path) -> None:
 def encoding_of(path: Path, encoding: str | None = None) -> str:
     """Return the encoding of a text file, after a look at all of it.
 
-    It is what a byte order mark says, else the one that is named, else UTF-8. Bytes that are none
-    of the encoding are an error that names their line.
+    It is what a byte order mark says, or UTF-8 if all bytes are, else the one that is named. Bytes
+    that are none of the encoding are an error that names their line.
     """
+    if encoding is not None:
+        _require_encoding(encoding)
     with open(path, "rb") as file:
         start = file.read(4)
-        if not start:
-            raise empty_file(path)
-        for mark, (what, mend) in _NO_TEXT.items():
-            if start.startswith(mark):
-                raise FileError(path.name, what, "text, such as CSV", mend)
-        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            encoding = "utf-16"
-        elif encoding is None or start.startswith(codecs.BOM_UTF8):
-            encoding = "utf-8-sig"
-        try:
-            b"ab".decode(encoding, "ignore")  # refuses what gives no text, such as "hex"
-            decoder = codecs.getincrementaldecoder(encoding)()
-        except (LookupError, UnicodeError):
-            raise FileError(
-                "the encoding",
-                repr(encoding),
-                "a name such as 'utf-8', 'latin-1' or 'cp1252'",
-                "correct it",
-            ) from None
-        file.seek(0)
-        line = 1
+    if not start:
+        raise empty_file(path)
+    for mark, (what, mend) in _NO_TEXT.items():
+        if start.startswith(mark):
+            raise FileError(path.name, what, "text, such as CSV", mend)
+    marked = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    likely = "utf-16" if marked else "utf-8-sig"
+    try:
+        _refuse_other_bytes(path, likely)
+    except FileError:
+        if encoding is None or marked:
+            raise
+        _refuse_other_bytes(path, encoding)
+        return encoding
+    return likely
+
+
+def _require_encoding(encoding: str) -> None:
+    try:
+        b"ab".decode(encoding, "ignore")  # also refuses what gives no text, such as "hex"
+        codecs.getincrementaldecoder(encoding)
+    except (LookupError, UnicodeError):
+        raise FileError(
+            "the encoding",
+            repr(encoding),
+            "a name such as 'utf-8', 'latin-1' or 'cp1252'",
+            "correct it",
+        ) from None
+
+
+def _refuse_other_bytes(path: Path, encoding: str) -> None:
+    """Raise for the first byte of a file that is none of an encoding, or is zero."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line = 1
+    with open(path, "rb") as file:
         while True:
             chunk = file.read(_CHUNK)
             try:
@@ -67,7 +83,7 @@ def encoding_of(path: Path, encoding: str | None = None) -> str:
                 found = error.object[error.start : error.start + 1].hex()
                 raise FileError(
                     f"{path.name}, line {line}",
-                    f"the byte 0x{found}, which is not {encoding.removesuffix('-sig')}",
+                    f"the byte 0x{found}, which is not {encoding.removesuffix('-sig').upper()}",
                     "text in one encoding, UTF-8 unless another is named",
                     "save the file as UTF-8, or name its encoding, e.g. --encoding cp1252",
                 ) from None
@@ -76,11 +92,12 @@ def encoding_of(path: Path, encoding: str | None = None) -> str:
                 raise FileError(
                     f"{path.name}, line {line}",
                     "a zero byte",
-                    "text",
-                    "check that it is a CSV file; a Parquet file must be called .parquet",
+                    "text, in UTF-8 unless another encoding is named",
+                    "check that it is a text file; if it is, name its encoding, e.g. --encoding "
+                    "utf-16-le",
                 )
             if not chunk:
-                return encoding
+                return
             line += text.count("\n")
 
 

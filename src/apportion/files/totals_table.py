@@ -172,7 +172,7 @@ def _refuse_wrong_sums(cells: Cells, places: dict[str, str], whole: float) -> No
             raise FileError(
                 f"{places[bag]} (bag {bag!r})",
                 f"{'shares' if whole == 1.0 else 'percentages'} that sum to {total:g}",
-                f"{most}{whole:g}",
+                f"a sum of {most}{whole:g}",
                 "correct the line, or say what the numbers are with --unit",
             )
 

@@ -75,7 +75,7 @@ def require_writable(path: Path, *, force: bool) -> None:
 def _cannot_write(path: Path, error: OSError) -> OutputError:
     if isinstance(error, OutputError):
         return error
-    reason = error.strerror or str(error)
+    reason = os.strerror(error.errno) if error.errno else str(error)
     return OutputError(
         f"{path} cannot be written: {reason[:1].lower()}{reason[1:]}. Nothing was changed."
     )

@@ -1,0 +1,97 @@
+"""The answer of a command: labels beside the rows' own columns, into a file or onto stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from apportion._typing import AnyArray, FloatArray
+from apportion.cli.options import OutputOptions
+from apportion.cli.talk import counted, say
+from apportion.exceptions import OutputError, name_some
+from apportion.files.labels import write_table
+
+
+class Answer(Protocol):
+    """Labels of rows, as `Labelled` has them."""
+
+    @property
+    def classes(self) -> AnyArray:
+        """The classes."""
+
+    @property
+    def labels(self) -> AnyArray:
+        """A label for every row, or None."""
+
+    @property
+    def masses(self) -> FloatArray:
+        """Soft labels."""
+
+    @property
+    def confidence(self) -> FloatArray:
+        """The mass of each label."""
+
+    @property
+    def reasons(self) -> AnyArray:
+        """Reason codes."""
+
+
+def refuse_inputs(path: Path, inputs: Iterable[Path | None]) -> None:
+    """Raise where a file to write is one that is read."""
+    if path.resolve() in [source.resolve() for source in inputs if source is not None]:
+        raise OutputError(f"{path} is an input of this command. Name another file.")
+
+
+def kept_columns(table: Any, wanted: Collection[str | None], everything: bool) -> list[str]:
+    """Return the rows' columns that the answer keeps."""
+    return [name for name in table.column_names if everything or name in wanted]
+
+
+def answer_table(
+    found: Answer, table: Any, kept: list[str], *, numbered: bool
+) -> tuple[Any, list[str]]:
+    """Return the kept columns with the answer's beside them, and what to say about it.
+
+    Parameters
+    ----------
+    found : Answer
+        The labels.
+    table : pyarrow.Table
+        The rows.
+    kept : list of str
+        Columns of the rows to keep.
+    numbered : bool
+        Whether rows without an id get their number in a column `row`.
+    """
+    import pyarrow as pa
+
+    labels = [None if one is None else str(one) for one in found.labels.tolist()]
+    unlabelled = np.array([one is None for one in labels], dtype=bool)
+    answer = {"label": pa.array(labels, pa.string())}
+    for h, name in enumerate(found.classes.tolist()):
+        answer[f"mass_{name}"] = pa.array(found.masses[:, h], mask=unlabelled)
+    answer["confidence"] = pa.array(found.confidence, mask=unlabelled)
+    answer["reason"] = pa.array(found.reasons.tolist(), pa.string())
+    numbers = {"row": pa.array(np.arange(table.num_rows))} if numbered else {}
+    columns = {name: table.column(name) for name in kept if name not in answer}
+    lost = [name for name in kept if name in answer]
+    notes = [f"not kept, as the answer has columns called so: {name_some(lost)}"] * bool(lost)
+    return pa.table({**numbers, **columns, **answer}), notes
+
+
+def write_answer(answer: Any, out: OutputOptions) -> None:
+    """Write the answer, and say where."""
+    changed = write_table(answer, out.output, force=out.force)
+    if changed:
+        say(
+            [
+                f"{counted(changed, 'text')} that a spreadsheet would take for formulas got an "
+                "apostrophe before them; Parquet output keeps them as they are"
+            ],
+            out.quiet,
+        )
+    if out.output is not None:
+        say([f"written: {out.output}, {counted(answer.num_rows, 'row')}"], out.quiet)

@@ -1,0 +1,285 @@
+"""What is known of the rows: from a column of bags and a table of totals, or from a diary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apportion._typing import AnyArray, BoolArray
+from apportion.cli.options import KnownOptions
+from apportion.cli.talk import CommandLineError, counted
+from apportion.diary import UNKNOWN, DiaryBags, DiaryRules, diary_bags
+from apportion.diary.columns import find_roles
+from apportion.diary.recording import WINDOW_ROLES
+from apportion.exceptions import FileError, SupervisionError, name_some
+from apportion.files.read import no_column
+from apportion.files.sheet import read_sheet
+from apportion.files.totals_table import TotalsTable, read_totals
+from apportion.tables import factorize, plain_name
+from apportion.totals import Totals
+
+_MUCH_UNKNOWN = 0.05
+_UNIT_WORDS = {"share": "shares", "percent": "percentages", "count": "counts"}
+
+
+@dataclass(frozen=True)
+class Known:
+    """Bags, totals and how they were found.
+
+    Attributes
+    ----------
+    bags : ndarray of shape (n_rows,)
+        Bag ids; None = in no bag.
+    totals : Totals
+        The bags' totals.
+    roles : dict of str to str
+        Columns that play a role, and which.
+    notes : list of str
+        What was found.
+    rules : list of str
+        The rules that were used, one a line.
+    groups : ndarray of shape (n_rows,), or None
+        Whose rows they are, where every participant has a graph of their own.
+    left_out : dict of str to ndarray of bool
+        Rows that are not labelled, by reason code.
+    """
+
+    bags: AnyArray
+    totals: Totals
+    roles: dict[str, str]
+    notes: list[str]
+    rules: list[str] = field(default_factory=list)
+    groups: AnyArray | None = None
+    left_out: dict[str, BoolArray] = field(default_factory=dict)
+
+
+def require_one_source(options: KnownOptions) -> None:
+    """Raise where options name no source of totals, or two, or do not fit it."""
+    bags, table, diary = options.bags, options.proportions, options.diary
+    if bags is None and table is None and diary is None:
+        raise CommandLineError("Give --diary DIARY, or --bags COLUMN with --proportions TABLE.")
+    if diary is not None and (bags is not None or table is not None):
+        raise CommandLineError("Give either --diary, or --bags with --proportions, not both.")
+    if diary is None and (bags is None or table is None):
+        raise CommandLineError("--bags COLUMN and --proportions TABLE go together.")
+    if diary is not None and options.unit == "count":
+        raise CommandLineError("--unit count is for --proportions, not for a diary.")
+    if diary is None and options.unit in ("hours", "minutes", "seconds"):
+        raise CommandLineError(f"--unit {options.unit} is for a diary, not for --proportions.")
+    if diary is not None:
+        _rules(options)
+        _diary_columns(options)
+
+
+def require_column(table: Any, name: str, where: str) -> None:
+    """Raise for a column that is not there."""
+    if name not in table.column_names:
+        raise no_column(name, table.column_names, where)
+
+
+def known_from_table(table: Any, path: Path, options: KnownOptions) -> Known:
+    """Return what a table of totals says about the bags of a column."""
+    assert options.bags is not None
+    assert options.proportions is not None
+    require_column(table, options.bags, path.name)
+    sheet = read_sheet(options.proportions, encoding=options.encoding)
+    unit: Any = options.unit
+    read = read_totals(sheet, options.bags, unit)
+    ids, classes = read.totals.ids, read.totals.classes
+    bags, other = _bags_of(table, options.bags, [str(bag) for bag in ids])
+    if read.unit == "count":
+        _refuse_wrong_counts(bags, read)
+    notes = [
+        f"{sheet.name}: {counted(len(ids), 'bag')}, {counted(len(classes), 'class')}, read as "
+        f"{_UNIT_WORDS[read.unit]}: {name_some(classes.tolist(), 12)}"
+    ]
+    n_outside = sum(bag is None for bag in bags.tolist())
+    if n_outside:
+        which = f": {name_some(other, 3)}" if other else ""
+        notes.append(
+            f"{n_outside:,} of {counted(len(bags), 'row')} are in no bag of {sheet.name}{which}; "
+            "their neighbours alone decide"
+        )
+    seen = set(bags.tolist())
+    unused = [repr(bag) for bag in ids if bag not in seen]
+    if unused:
+        notes.append(f"{counted(len(unused), 'bag')} without a row: {name_some(unused, 3)}")
+    return Known(bags, read.totals, {options.bags: "the bags"}, notes)
+
+
+def known_from_diary(
+    table: Any, path: Path, options: KnownOptions, place: Callable[[int], str]
+) -> Known:
+    """Return what a diary says about windows."""
+    assert options.diary is not None
+    for role in WINDOW_ROLES:
+        asked = getattr(options, role)
+        if asked is not None:
+            require_column(table, asked, path.name)
+    sheet = read_sheet(options.diary, encoding=options.encoding)
+    columns = _diary_columns(options)
+    for name in (name for names in columns.values() for name in names):
+        if name not in sheet.columns:
+            raise no_column(name, sheet.columns, sheet.name)
+    matched = diary_bags(
+        table,
+        sheet,
+        rules=_rules(options),
+        participant=options.participant,
+        start=options.start,
+        end=options.end,
+        nonwear=options.nonwear,
+        window=options.window,
+        timezone=options.timezone,
+        day_start=options.day_start,
+        diary_columns=columns,
+        date_format=options.date_format,
+        time_format=options.time_format,
+        place=place,
+    )
+    roles = {}
+    for role in WINDOW_ROLES:
+        column = _window_column(table, role, getattr(options, role))
+        if column is not None:
+            roles[column] = "the marks of non-wear" if role == "nonwear" else f"the {role}"
+    period = find_roles(sheet, columns).column.get("period")
+    if period in table.column_names:
+        roles[str(period)] = "the period"
+    groups, why = _groups(matched, options.graphs)
+    return Known(
+        matched.bags,
+        matched.totals,
+        roles,
+        list(matched.notes),
+        [*_rules(options).describe(), *_more_rules(options), why],
+        groups,
+        {"non-wear": matched.left_out},
+    )
+
+
+def given_labels(
+    table: Any, column: str, classes: AnyArray, place: Callable[[int], str]
+) -> AnyArray:
+    """Return the labels that a column gives; None where a cell is empty."""
+    codes, found = factorize(table.column(column), "label")
+    known = {plain_name(label): label for label in classes.tolist()}
+    labels: list[Any] = []
+    for code, one in enumerate(found):
+        label = _lookup(one, known)
+        if label is None and plain_name(one):
+            raise FileError(
+                f"{place(int(np.argmax(codes == code)))}, column {column!r}",
+                f"the label {one!r}",
+                f"the classes {name_some(map(repr, known), 12)}, or an empty cell",
+                "correct the cell",
+            )
+        labels.append(label)
+    return np.array([*labels, None], dtype=object)[codes]
+
+
+def _bags_of(table: Any, column: str, ids: Sequence[str]) -> tuple[AnyArray, list[str]]:
+    """Return the rows' bags, None where the table of totals has none, and ids it does not have."""
+    codes, found = factorize(table.column(column), "bag id")
+    known = {bag: bag for bag in ids}
+    names = [_lookup(one, known) for one in found]
+    other = [repr(plain_name(one)) for one, name in zip(found, names, strict=True) if name is None]
+    if len(other) == len(names):
+        raise SupervisionError(
+            f"column {column!r}",
+            f"no id that the table of totals has; rows have {name_some(other, 3) or 'none'}",
+            f"the bags {name_some(map(repr, ids), 3)}",
+            "check the column and the table",
+        )
+    return np.array([*names, None], dtype=object)[codes], other
+
+
+def _lookup(one: Any, known: dict[str, Any]) -> Any:
+    """Return what a cell means; a truth value may be written in another way."""
+    if isinstance(one, bool):
+        known = {name.casefold(): what for name, what in known.items()}
+        return known.get(str(one).casefold())
+    return known.get(plain_name(one))
+
+
+def _refuse_wrong_counts(bags: AnyArray, read: TotalsTable) -> None:
+    names, sizes = np.unique([bag for bag in bags.tolist() if bag is not None], return_counts=True)
+    rows = dict(zip(names.tolist(), sizes.tolist(), strict=True))
+    totals = read.totals
+    for bag, lower, upper in zip(totals.ids, totals.lower, totals.upper, strict=True):
+        n_rows = rows.get(bag)
+        if n_rows is None or lower.sum() <= n_rows <= upper.sum():
+            continue
+        raise FileError(
+            f"{read.places[str(bag)]} (bag {bag!r})",
+            f"counts that sum to {lower.sum():g}",
+            f"{'at most ' * bool(np.isinf(upper).any())}{n_rows:,}, the bag's number of rows",
+            "correct the counts, or give shares or percentages",
+        )
+
+
+def _diary_columns(options: KnownOptions) -> dict[str, list[str]]:
+    columns: dict[str, list[str]] = {}
+    for pair in options.diary_column or ():
+        role, sign, name = pair.partition("=")
+        if not sign:
+            raise CommandLineError(f"--diary-column must be ROLE=COLUMN. Got {pair!r}.")
+        columns.setdefault(role.strip(), []).append(name.strip())
+    return columns
+
+
+def _rules(options: KnownOptions) -> DiaryRules:
+    tolerance: Any = options.tolerance
+    unit: Any = options.unit
+    try:
+        return DiaryRules(
+            unit=unit,
+            uncovered=options.uncovered,
+            blank=options.blank,
+            tolerance=tolerance if tolerance == "auto" else float(tolerance),
+            excess=options.excess,
+            part=options.part,
+            covers=options.covers,
+        )
+    except ValueError:
+        raise CommandLineError(
+            f"--tolerance must be 'auto' or minutes of 0 and more. Got {options.tolerance!r}."
+        ) from None
+
+
+def _more_rules(options: KnownOptions) -> list[str]:
+    zone = options.timezone
+    return [
+        f"--timezone {zone}: clock times are of this zone"
+        if zone
+        else "no --timezone: clock times are taken as they are, days have 24 hours",
+        f"--day-start {options.day_start}: when a diary's day begins",
+    ]
+
+
+def _groups(matched: DiaryBags, graphs: str) -> tuple[AnyArray | None, str]:
+    """Return the participants where each has a graph of their own, and that rule in words."""
+    shared = "one graph of all participants"
+    apart = "every participant has a graph of their own"
+    if graphs == "one" or matched.participants is None:
+        return None, f"--graphs {graphs}: {shared}"
+    if graphs == "each":
+        return matched.participants, f"--graphs each: {apart}"
+    hours = np.array([matched.recorded_hours[str(bag)] for bag in matched.totals.ids])
+    unknown = matched.totals.classes == UNKNOWN
+    share = float(hours @ matched.totals.lower[:, unknown].sum(axis=1) / hours.sum())
+    if share <= _MUCH_UNKNOWN or len(set(matched.participants.tolist())) == 1:
+        return None, f"--graphs auto: {shared}"
+    return matched.participants, (
+        f"--graphs auto: {apart}, because at least {share:.0%} of the time is {UNKNOWN!r}, which "
+        "is something else for everybody"
+    )
+
+
+def _window_column(table: Any, role: str, asked: str | None) -> str | None:
+    folded = {name.strip().casefold(): name for name in reversed(table.column_names)}
+    usual = (folded[name] for name in WINDOW_ROLES[role] if name in folded)
+    return asked if asked is not None else next(usual, None)

@@ -1,0 +1,319 @@
+"""Tables from files and into files."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import tempfile
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apportion.exceptions import FileError, OutputError
+from apportion.files import csv_text
+from apportion.files.labels import neutralised, write_table
+from apportion.files.read import no_column, place_in, read_columns
+from apportion.files.sheet import sheet_of
+from apportion.files.text import encoding_of, refuse_bad_names
+from apportion.files.totals_table import read_totals
+from apportion.files.write import replacing, require_writable
+
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.csv"
+
+
+def in_file(path, text, encoding="utf-8"):
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+# Reading
+
+
+def test_types_are_those_of_the_cells(path):
+    text = "i,f,t,b,d,when,code\n1,1.5,x,true,2024-03-04,2024-03-04T05:06:07,007\n,?,,NA,,,12\n"
+    table = read_columns(in_file(path, text))
+    assert table.to_pydict() == {
+        "i": [1, None],
+        "f": [1.5, None],
+        "t": ["x", None],
+        "b": [True, None],
+        "d": [dt.date(2024, 3, 4), None],
+        "when": [dt.datetime(2024, 3, 4, 5, 6, 7), None],
+        "code": ["007", "12"],
+    }
+    assert read_columns(path, ["t", "i"]).column_names == ["t", "i"]
+    with pytest.raises(FileError, match="did you mean 'when'"):
+        read_columns(path, ["then"])
+
+
+def test_codes_far_down_are_kept(path, monkeypatch):
+    monkeypatch.setattr(csv_text, "_BLOCK", 1000)
+    rows = "".join(f"{i},{i}\n" for i in range(1000, 2000))
+    table = read_columns(in_file(path, f"zip,n\n{rows}00042,7\n"))
+    assert table.column("zip").to_pylist()[-2:] == ["1999", "00042"]
+    assert table.column("n").type == pa.int64()
+
+
+@pytest.mark.parametrize("point", [".", ","])
+def test_numbers_that_turn_into_text_far_down(path, monkeypatch, point):
+    monkeypatch.setattr(csv_text, "_BLOCK", 1000)
+    rows = "".join(f"{i}{point}5;{i}\n" for i in range(1000))
+    table = read_columns(in_file(path, f"x;n\n{rows}much;1\n"))
+    assert table.column("x").to_pylist()[-2:] == ["999.5", "much"]
+    assert table.column("n").type == pa.int64()
+
+
+def test_cells_longer_than_a_block_and_of_several_lines(path, monkeypatch):
+    monkeypatch.setattr(csv_text, "_BLOCK", 1000)
+    long = "x" * 50_000
+    rows = "".join(f'{i},"line\n{i}"\n' for i in range(1000))
+    table = read_columns(in_file(path, f"n,t\n{rows}7,{long}\n"))
+    assert table.column("t").to_pylist() == [*(f"line\n{i}" for i in range(1000)), long]
+    assert place_in(path, 999) == "a.csv, line 2000"
+    assert place_in(path, 1000) == "a.csv, line 2002"
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-9, 9), st.text("ab \n\"';,=é", min_size=1, max_size=5)),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from([",", ";", "\t", "|"]),
+    st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+)
+def test_what_the_csv_module_writes_is_read_as_it_was(rows, delimiter, encoding):
+    rows = [(i, f"_{text}_") for i, text in rows]
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, delimiter=delimiter)
+    writer.writerow(["number", "text"])
+    writer.writerows(rows)
+    with tempfile.TemporaryDirectory() as folder:
+        path = in_file(Path(folder, "a.csv"), out.getvalue(), encoding)
+        table = read_columns(path)
+        assert table.column("number").to_pylist() == [i for i, _ in rows]
+        assert table.column("text").to_pylist() == [text for _, text in rows]
+        for row in range(len(rows)):
+            line = int(place_in(path, row).rpartition(" ")[2])
+            before = out.getvalue().replace("\r\n", "\n").split("\n")[: line - 1]
+            assert len(list(csv.reader(before))) >= 1
+
+
+def test_places(path, tmp_path):
+    in_file(path, '\nid\n\n1\n"2\n3"\n4\n')
+    assert read_columns(path).column("id").to_pylist() == ["1", "2\n3", "4"]
+    assert [place_in(path, row) for row in range(3)] == [
+        "a.csv, line 4", "a.csv, line 5", "a.csv, line 7",
+    ]  # fmt: skip
+    assert place_in(tmp_path / "a.parquet", 3) == "a.parquet, row 3"
+    assert place_in(path, 99) == "a.csv, row 99"
+
+
+def test_text_views_are_read(tmp_path):
+    if not hasattr(pa, "string_view"):
+        pytest.skip("this pyarrow has no views")
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"t": pa.array(["a", None], pa.string_view())}), file)
+    table = read_columns(file)
+    assert table.column("t").type == pa.large_string()
+    assert table.column("t").to_pylist() == ["a", None]
+
+
+def test_parquet_columns_that_are_not_there(tmp_path):
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"t": ["a"], "u": [1]}), file)
+    assert read_columns(file, ["u"]).column_names == ["u"]
+    with pytest.raises(FileError, match="no column 'v'"):
+        read_columns(file, ["v"])
+
+
+@given(words, st.lists(words.filter(bool), min_size=1, unique=True))
+def test_any_column_can_be_missed(name, columns):
+    error = str(no_column(name, columns, "a.csv"))
+    assert error.startswith(f"a.csv: found no column {name!r}")
+    assert error.endswith(("?", "."))
+
+
+@given(st.lists(words, max_size=6))
+def test_bad_names_are_refused_and_only_these(names):
+    good = all(names) and len(set(names)) == len(names)
+    if good:
+        refuse_bad_names(names, "a.csv")
+    else:
+        with pytest.raises(FileError):
+            refuse_bad_names(names, "a.csv")
+
+
+@given(st.binary(min_size=1, max_size=40))
+def test_any_bytes_are_text_or_an_error(content):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.csv")
+        path.write_bytes(content)
+        try:
+            encoding = encoding_of(path)
+        except FileError:
+            return
+        path.read_text(encoding=encoding)
+        with suppress(FileError):
+            assert read_columns(path).num_rows
+
+
+# Writing
+
+
+@given(st.lists(st.one_of(words, st.text("=+-@\t\r\n1.,eE", max_size=6)), min_size=1))
+def test_neutralised_text_starts_no_formula_and_is_not_lost(texts):
+    table, changed = neutralised(pa.table({"t": pa.array(texts)}))
+    for before, after in zip(texts, table.column("t").to_pylist(), strict=True):
+        assert after in (before, f"'{before}")
+        if after == before and after[:1] in set("=+-@\t\r\n"):
+            float(after.replace(",", ".") or 0)
+    assert changed == sum(
+        before != after for before, after in zip(texts, table.column("t").to_pylist(), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "number", ["-5", "+5", "-5.", "-.5", "-5,5", "+1e5", "-1.5E-3", "-", "--1", "-1-", "-1e"]
+)
+def test_only_numbers_may_begin_with_a_sign(number):
+    table, changed = neutralised(pa.table({"t": [number]}))
+    plain = number in ("-5", "+5", "-5.", "-.5", "-5,5", "+1e5", "-1.5E-3")
+    assert changed == (not plain)
+    assert table.column("t").to_pylist() == [number if plain else f"'{number}"]
+
+
+def test_every_type_can_be_written(path):
+    columns = {
+        "text": pa.array(["=a", None]),
+        "large": pa.array(["=a", None], pa.large_string()),
+        "category": pa.array(["=a", None]).dictionary_encode(),
+        "list": pa.array([[1, 2], None]),
+        "struct": pa.array([{"a": 1}, None]),
+        "bytes": pa.array([b"\xff\x00", None]),
+        "fixed": pa.array([b"ab", None], pa.binary(2)),
+        "number": pa.array([-1.5, None]),
+        "decimal": pa.array([Decimal("-1.50"), None]),
+        "date": pa.array([dt.date(2024, 3, 4), None]),
+        "time": pa.array([dt.datetime(2024, 3, 4, 5), None]),
+        "length": pa.array([dt.timedelta(seconds=5), None]),
+        "yes": pa.array([True, None]),
+        "=name": pa.array(["x", None]),
+        "'=name": pa.array(["y", None]),
+    }
+    assert write_table(pa.table(columns), path) == 4
+    header, first, second = csv.reader(io.StringIO(path.read_text()))
+    assert header[:-2] == [*columns][:-2]
+    assert header[-2:] == ["'=name", "'=name"]
+    assert first[:7] == ["'=a", "'=a", "'=a", "[1, 2]", "{'a': 1}", "ff00", "6162"]
+    assert first[7:10] == ["-1.5", "-1.50", "2024-03-04"]
+    assert second == [""] * len(columns)
+
+
+def half_written(target, error, **options):
+    with replacing(target, **options) as temporary:
+        temporary.write_text("half")
+        raise error
+
+
+def test_nothing_is_left_of_what_fails(tmp_path):
+    for error in (KeyboardInterrupt, ValueError, SystemExit):
+        with pytest.raises(error):
+            half_written(tmp_path / "a.csv", error)
+        assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OutputError, match="no space left"):
+        half_written(tmp_path / "a.csv", OSError(28, "No space left on device"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_replaced_only_by_force(tmp_path):
+    target = tmp_path / "a.csv"
+    target.write_text("mine")
+    with pytest.raises(OutputError, match="pass --force"):
+        half_written(target, AssertionError("the block must not run"))
+    with pytest.raises(ValueError, match="halfway"):
+        half_written(target, ValueError("halfway"), force=True)
+    assert target.read_text() == "mine"
+    with replacing(target, force=True) as temporary:
+        temporary.write_text("yours")
+    assert target.read_text() == "yours"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_long_names_can_be_written(tmp_path):
+    target = tmp_path / ("x" * 240 + ".csv")
+    require_writable(target, force=False)
+    with replacing(target) as temporary:
+        temporary.write_text("here")
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_csv_and_parquet_hold_the_same(tmp_path):
+    table = pa.table({"x": [1.5, None], "t": ["a", None]})
+    write_table(table, tmp_path / "a.csv")
+    write_table(table, tmp_path / "a.parquet")
+    assert pa_csv.read_csv(tmp_path / "a.csv").column("x").to_pylist() == [1.5, None]
+    assert pq.read_table(tmp_path / "a.parquet").equals(table)
+
+
+# Totals
+
+SHARES = st.lists(st.integers(0, 100), min_size=2, max_size=4).filter(any)
+
+
+@given(st.lists(SHARES.filter(lambda row: len(row) == 3), min_size=1, max_size=4))
+def test_totals_in_wide_and_long_form_are_the_same(rows):
+    names = ["a", "b", "c"]
+    wide = [{"bag": f"k{k}", **dict(zip(names, row, strict=True))} for k, row in enumerate(rows)]
+    long = [
+        {"bag": f"k{k}", "class": name, "count": number}
+        for k, row in enumerate(rows)
+        for name, number in zip(names, row, strict=True)
+    ]
+    one = read_totals(sheet_of(wide, "wide"), "bag", "count")
+    other = read_totals(sheet_of(long, "long"), "bag")
+    assert one.unit == other.unit == "count"
+    assert one.totals.ids == other.totals.ids
+    assert one.totals.lower.tolist() == other.totals.lower.tolist() == rows
+    assert list(one.places.values()) == [f"wide, row {k}" for k in range(len(rows))]
+
+
+@pytest.mark.parametrize(
+    ("cells", "unit", "share"),
+    [
+        ([(0.25, 0.75)], "share", 0.25),
+        ([(25, 75)], "percent", 0.25),
+        ([("25%", "75 %")], "percent", 0.25),
+        ([("0%", "100%"), (0, "100%")], "percent", 0.0),
+        ([(0.33, 0.66)], "share", 1 / 3),
+        ([(1, 3)], "count", 1),
+        ([(25, 75), (1, 1)], "count", 25),
+        ([(1, 0), (0, 1)], "share", 1),
+        ([(0.25, None)], "share", 0.25),
+    ],
+)
+def test_what_numbers_are_read_as(cells, unit, share):
+    rows = [{"bag": k, "a": a, "b": b} for k, (a, b) in enumerate(cells)]
+    read = read_totals(sheet_of(rows, "t"), "bag")
+    assert read.unit == unit
+    assert read.totals.lower[0, 0] == pytest.approx(share)
+
+
+def test_the_column_of_bags():
+    for columns in (["Day", "a", "b"], ["a", "Bag", "b"], ["which", "a", "b"]):
+        cells = {"a": 1, "b": 3}
+        sheet = sheet_of([{name: cells.get(name, "mon") for name in columns}], "t")
+        assert read_totals(sheet, "day").totals.ids == ("mon",)
