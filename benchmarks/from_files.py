@@ -1,9 +1,9 @@
-"""`apportion label` from files to labels: WISDM by user, SPHERE by minute, a million windows.
+"""`apportion label` from files to labels: a made-up week, WISDM, SPHERE, a million windows.
 
 Writes the files a data manager would have into a folder, runs the commands, and holds the labels
 against the truth, which no command reads. Give the folders of the data:
 
-    python benchmarks/from_files.py --wisdm FOLDER --sphere FOLDER --million
+    python benchmarks/from_files.py --demo --wisdm FOLDER --sphere FOLDER --million
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from apportion.datasets import load_sphere
+from apportion.datasets import load_sphere, make_smart_home
 from apportion.datasets.sphere import FIVE_GROUPS
 from apportion.files.read import read_columns
 from clusters import overlapping_clusters
@@ -31,17 +31,40 @@ from clusters import overlapping_clusters
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--demo", action="store_true", help="the demo's week")
     parser.add_argument("--wisdm", type=Path, help="folder of WISDM_ar_v1.1_transformed.arff")
     parser.add_argument("--sphere", type=Path, help="folder of the SPHERE Challenge")
     parser.add_argument("--million", action="store_true", help="a million made-up windows")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        if given.demo:
+            demo(Path(folder))
         if given.wisdm:
             wisdm(given.wisdm / "WISDM_ar_v1.1_transformed.arff", Path(folder))
         if given.sphere:
             sphere(given.sphere, Path(folder))
         if given.million:
             million(Path(folder))
+
+
+def demo(folder: Path) -> None:
+    """Take three weeks like the demo's, under the default rules and others."""
+    homes = [make_smart_home(7, 3, seed=seed, minutes=5) for seed in range(3)]
+    n_windows = len(homes[0].activities)
+    print(f"the demo's week, seeds 0 to 2: {n_windows:,} windows of 5 minutes, 3 people each")
+    for extra in ([], ["--tolerance", "7.5"], ["--part", "bounds"], ["--graphs", "one"]):
+        right, seconds = [], []
+        for home in homes:
+            files = home.write(folder, force=True)
+            answer = label(files.windows, ["--diary", str(files.diary), *extra], folder)
+            there = answer["label"] != None  # noqa: E711
+            right.append((answer["label"] == home.reported)[there].mean())
+            seconds.append(answer["seconds"])
+        each = ", ".join(f"{one:.3f}" for one in right)
+        print(
+            f"  {' '.join(extra) or '(as it is)':<38} right {np.mean(right):.3f} ({each}), "
+            f"{np.mean(seconds):.0f} s"
+        )
 
 
 def wisdm(file: Path, folder: Path) -> None:

@@ -89,6 +89,7 @@ def test_the_digits_example_prints_given_against_assigned():
         "docs/methods.md",
         "docs/performance.md",
         "docs/reproduction.md",
+        "docs/diary.md",
     ],
 )
 def test_pages_print_what_they_say(page):
