@@ -269,14 +269,21 @@ def test_dates_of_numpy_are_whole_days():
 def test_without_a_zone_days_of_points_in_time_are_those_of_utc():
     seconds = {"start": HOURS.astype("M8[s]").astype(np.int64)}
     aware = {"start": pd.Series(HOURS.astype("M8[s]")).dt.tz_localize("UTC")}
-    aware["start"] = aware["start"].dt.tz_convert("Asia/Kathmandu")
-    for rows in (seconds, aware):
+    fixed = {"start": aware["start"].dt.tz_convert("+05:45")}
+    for rows in (seconds, aware, fixed):
         found = diary_bags(rows, [{"date": DAY, "a": "5h"}])
         assert set(found.bags) == {DAY}
         assert any("read as UTC" in note for note in found.notes)
         there = diary_bags(rows, [{"date": DAY, "a": "5h"}], timezone="Asia/Kathmandu")
         assert there.recorded_hours == {DAY: 18.0}
         assert not any("read as UTC" in note for note in there.notes)
+
+
+def test_a_zone_that_a_column_names_is_the_diarys_too():
+    start = pd.Series(HOURS.astype("M8[s]")).dt.tz_localize("UTC").dt.tz_convert("Asia/Kathmandu")
+    found = diary_bags({"start": start}, [{"date": DAY, "a": "5h"}])
+    assert found.recorded_hours == {DAY: 18.0}
+    assert any("read as Asia/Kathmandu" in note for note in found.notes)
 
 
 def test_the_day_ends_at_24_hours():

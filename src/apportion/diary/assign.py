@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 
@@ -77,11 +77,12 @@ def common_zone(
             "name it, e.g. --timezone Europe/London",
         )
     if recording.absolute and not entries.spans.absolute:
+        zone = "UTC" if recording.zone not in available_timezones() else str(recording.zone)
         note = (
             "the windows' times have a zone or are seconds since 1970, the diary's have none: days "
-            "and times in it are read as UTC; --timezone says otherwise"
+            f"and times in it are read as {zone}; --timezone says otherwise"
         )
-        return zone_named("UTC"), [note]
+        return zone_named(zone), [note]
     return None, []
 
 

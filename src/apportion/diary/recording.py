@@ -14,7 +14,7 @@ from apportion.diary.clock import SECOND, ends_to_absolute, starts_to_absolute
 from apportion.diary.columns import ROLES
 from apportion.diary.durations import read_amount
 from apportion.diary.table import Table
-from apportion.diary.times import read_times
+from apportion.diary.times import Instants, read_times
 from apportion.exceptions import DiaryError
 from apportion.tables import factorize, plain_name
 
@@ -46,6 +46,8 @@ class Recording:
         When windows began and ended, in microseconds; None where no column says so.
     absolute : bool
         Whether these are points in time, not what a clock showed.
+    zone : str or None
+        The zone that a column of points in time names.
     off : ndarray of bool, of shape (n_rows,)
         Windows in which the sensor was not worn.
     length : float
@@ -59,6 +61,7 @@ class Recording:
     starts: IntArray | None
     ends: IntArray | None
     absolute: bool
+    zone: str | None
     off: BoolArray
     length: float
     notes: tuple[str, ...]
@@ -163,12 +166,12 @@ def read_recording(
     codes, names = _participants(table, chosen["participant"], place)
     notes = []
     starts = ends = None
-    absolute = False
+    absolute, zone = False, None
     seconds = np.nan if length is None else window_seconds(length)
     if chosen["start"] is not None:
-        starts, absolute = _times(table, chosen["start"], time_format, place)
+        starts, absolute, zone = _times(table, chosen["start"], time_format, place)
         if length is None and chosen["end"] is not None:
-            ends, with_zone = _times(table, chosen["end"], time_format, place)
+            ends, with_zone, _ = _times(table, chosen["end"], time_format, place)
             _require_alike(chosen["end"], with_zone, absolute)
         elif length is None:
             seconds = _usual_step(starts, codes)
@@ -183,7 +186,7 @@ def read_recording(
             f"{int(off.sum()):,} of {len(off):,} windows have a true {chosen['nonwear']!r}: they "
             "are not labelled, and their time counts as not recorded"
         )
-    return Recording(codes, names, starts, ends, absolute, off, seconds, tuple(notes))
+    return Recording(codes, names, starts, ends, absolute, zone, off, seconds, tuple(notes))
 
 
 def window_seconds(length: Any) -> float:
@@ -223,7 +226,7 @@ def _participants(
 
 def _times(
     table: Table, column: str, time_format: str | None, place: Callable[[int], str]
-) -> tuple[IntArray, bool]:
+) -> Instants:
     return read_times(
         table[column], lambda i: f"{place(i)}, column {column!r}", time_format=time_format
     )

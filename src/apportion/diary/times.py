@@ -21,10 +21,14 @@ _LATEST = 2e11
 
 
 class Instants(NamedTuple):
-    """Times as microseconds, and whether they are points in time or only what a clock showed."""
+    """Times as microseconds, and whether they are points in time or only what a clock showed.
+
+    Of points in time, a column may name the zone whose clocks it means.
+    """
 
     values: IntArray
     absolute: bool
+    zone: str | None = None
 
 
 def read_times(
@@ -46,7 +50,8 @@ def read_times(
         if isinstance(series.dtype, nw.Datetime):
             _refuse_missing(np.asarray(series.is_null().to_numpy(), dtype=bool), place)
             stamps = np.asarray(series.dt.timestamp("us").to_numpy(), dtype=np.int64)
-            return Instants(stamps, absolute=series.dtype.time_zone is not None)
+            zone = series.dtype.time_zone
+            return Instants(stamps, absolute=zone is not None, zone=zone)
         if series.dtype.is_numeric():
             return Instants(_from_seconds(series.to_numpy(), place), absolute=True)
         values = series.to_list()
