@@ -162,6 +162,14 @@ def test_columns_that_the_answer_keeps(rows):
     assert "not kept, as the answer has columns called so: label" in result.stderr
 
 
+def test_ids_and_times_are_kept(rows):
+    when = [f"2024-03-04 0{i % 9}:00" for i in range(18)]
+    write("rows.csv", table(**rows, when=when, subject_id=["p"] * 18))
+    for more in ([], ["--features", "x"], ["--exclude", "*e*"]):
+        answer = labels("rows.csv", *KNOWN, *more)
+        assert list(answer[0])[:5] == ["id", "day", "when", "subject_id", "label"]
+
+
 # Supervision
 
 

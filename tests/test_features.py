@@ -209,6 +209,12 @@ def test_codes_of_categories():
     assert codes_of(floats_too, ("1.5", "2")).tolist() == [1, MISSING, 0]
 
 
+def test_whole_numbers_too_large_to_be_exact():
+    for cells in (pa.array([2**62 + 1, 2]), pa.array([2**63 + 1, 2], pa.uint64())):
+        found = numbers_of(pa.chunked_array([cells]), "c", place)
+        np.testing.assert_allclose(found, [float(cells[0].as_py()), 2.0], rtol=1e-15)
+
+
 def test_numbers_of_every_type():
     for cells in (
         pa.array([1, None, 3], pa.int8()),
@@ -227,13 +233,16 @@ def test_numbers_of_every_type():
 @pytest.mark.parametrize(
     "name",
     ["id", "ID", "row_id", "userID", "userId", "subject-id", "window", "Participant", "uuid",
+     "Unnamed: 0", "__index_level_0__",
      "start", "end", "timestamp", "t", "created_at", "start_time", "Date"],
 )  # fmt: skip
 def test_names_of_ids_and_times_are_no_features_unless_they_are_named(name):
     table = pa.table({name: [3.5, 1.0, 2.0], "x": [1, 2, 2]})
-    chosen, left_out = choose_columns(table)
+    chosen, left_out, ids_and_times = choose_columns(table)
     assert chosen == ["x"]
     assert "by its name" in left_out[name]
+    assert ids_and_times == [name]
+    assert choose_columns(table, features=["x"]).ids_and_times == [name]
     assert choose_columns(table, features=[name, "x"])[0] == [name, "x"]
     assert choose_columns(table, features=["*"])[0] == ["x"]
 
@@ -266,7 +275,7 @@ def test_other_types_are_no_features():
         "when": pa.array([1, 2], pa.timestamp("s")),
         "length": pa.array([1, 2], pa.duration("s")),
     }
-    chosen, left_out = choose_columns(pa.table(columns))
+    chosen, left_out, _ = choose_columns(pa.table(columns))
     assert chosen == []
     assert set(left_out) == set(columns)
 
@@ -279,7 +288,7 @@ def test_ids_by_their_content():
         "digits": [str(i * 7) for i in range(n)],
         "x": [i * i for i in range(n)],
     }
-    chosen, left_out = choose_columns(pa.table(columns))
+    chosen, left_out, _ = choose_columns(pa.table(columns))
     assert chosen == ["digits", "x"]
     assert left_out["key"] == "an id: a different text in every row"
     assert left_out["number"] == "an id: it counts the rows"
@@ -307,7 +316,7 @@ def test_a_column_of_classes_is_never_a_feature(cells, classes, leaks):
         pa.table({"c": pa.chunked_array([pa.array(cells).dictionary_encode()])}),
     ):
         for features in ((), ("c",), ("*",)):
-            chosen, left_out = choose_columns(table, features=features, classes=classes)
+            chosen, left_out, _ = choose_columns(table, features=features, classes=classes)
             assert (chosen == []) == leaks
             assert ("its values are the classes" in left_out.get("c", "")) == leaks
 
@@ -325,6 +334,6 @@ def test_patterns_match_names_with_brackets():
 
 def test_roles_are_no_features():
     table = pa.table({"a": [1.0, 2.0], "b": [1.0, 3.0]})
-    assert choose_columns(table, roles={"a": "the bags"}) == (["b"], {"a": "the bags"})
+    assert choose_columns(table, roles={"a": "the bags"}) == (["b"], {"a": "the bags"}, [])
     with pytest.raises(FileError, match="column 'a': found a feature that is the bags"):
         choose_columns(table, features=["a"], roles={"a": "the bags"})

@@ -76,12 +76,12 @@ def test_numbers_that_turn_into_text_far_down(path, monkeypatch, point):
     assert table.column("n").type == pa.int64()
 
 
-def test_cells_longer_than_a_block_and_of_several_lines(path, monkeypatch):
+@pytest.mark.parametrize("last", ["x", "x" * 50_000])
+def test_cells_longer_than_a_block_or_of_several_lines(path, monkeypatch, last):
     monkeypatch.setattr(csv_text, "_BLOCK", 1000)
-    long = "x" * 50_000
     rows = "".join(f'{i},"line\n{i}"\n' for i in range(1000))
-    table = read_columns(in_file(path, f"n,t\n{rows}7,{long}\n"))
-    assert table.column("t").to_pylist() == [*(f"line\n{i}" for i in range(1000)), long]
+    table = read_columns(in_file(path, f"n,t\n{rows}7,{last}\n"))
+    assert table.column("t").to_pylist() == [*(f"line\n{i}" for i in range(1000)), last]
     assert place_in(path, 999) == "a.csv, line 2000"
     assert place_in(path, 1000) == "a.csv, line 2002"
 

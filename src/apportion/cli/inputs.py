@@ -81,8 +81,17 @@ def read_inputs(readings: Path, options: KnownOptions) -> Inputs:
     return Inputs(readings, table, place, known, roles, found.rules, notes)
 
 
-def learn_features(inputs: Inputs, options: FeatureOptions) -> tuple[Recipe, list[str]]:
-    """Return how columns become features, and what to say about it."""
+@dataclass(frozen=True)
+class Features:
+    """How columns become features, columns that tell rows apart, and what to say about it."""
+
+    recipe: Recipe
+    ids_and_times: list[str]
+    notes: list[str]
+
+
+def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
+    """Return how the columns of the rows become features."""
     table, where = inputs.table, inputs.path.name
     roles, categorical = dict(inputs.roles), options.categorical or ()
     if options.id is not None:
@@ -90,7 +99,7 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> tuple[Recipe, lis
         roles[options.id] = "the id"
     for name in categorical:
         require_column(table, name, where)
-    names, left_out = choose_columns(
+    choice = choose_columns(
         table,
         features=options.features or (),
         exclude=options.exclude or (),
@@ -99,13 +108,13 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> tuple[Recipe, lis
     )
     recipe, useless = learn_recipe(
         table,
-        names,
+        choice.features,
         inputs.place,
         categorical=categorical,
         missing=options.missing,
         scale=options.scale,
     )
-    reasons = {**left_out, **useless}
+    reasons = {**choice.left_out, **useless}
     others = name_some((f"{name} ({why})" for name, why in reasons.items()), 12)
     if not recipe.features:
         raise FileError(
@@ -131,7 +140,7 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> tuple[Recipe, lis
         notes.append(f"categories: {name_some(categories, 12)}")
     if others:
         notes.append(f"not features: {others}")
-    return recipe, notes
+    return Features(recipe, choice.ids_and_times, notes)
 
 
 def id_column(table: Any, asked: str | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from apportion.tables import factorize, plain_name
 from apportion.totals import Totals
 
 _MUCH_UNKNOWN = 0.05
+_NOT_OF_DIARIES = ("bags", "proportions", "given", "unit", "encoding")
 _UNIT_WORDS = {"share": "shares", "percent": "percentages", "count": "counts"}
 
 
@@ -73,6 +74,10 @@ def require_one_source(options: KnownOptions) -> None:
     if diary is not None:
         _rules(options)
         _diary_columns(options)
+        return
+    for option in fields(options):
+        if option.name not in _NOT_OF_DIARIES and getattr(options, option.name) != option.default:
+            raise CommandLineError(f"--{option.name.replace('_', '-')} is for a diary (--diary).")
 
 
 def require_column(table: Any, name: str, where: str) -> None:

@@ -81,33 +81,45 @@ def label_file(
     labels_only: bool = False,
 ) -> Labelled:
     """Read rows, label them, write the answer and return it."""
-    if model is not None and known.graphs == "auto":
+    if model is not None and known.diary is not None and known.graphs == "auto":
         known = replace(known, graphs="one")
     _check_options(known, method, out, model, labels_only)
     _check_outputs(readings, known, out, model)
     with stages(out.quiet):
         inputs = read_inputs(readings, known)
-        recipe, notes = learn_features(inputs, feature)
+        features = learn_features(inputs, feature)
+    ids = id_column(inputs.table, feature.id)
     if labels_only:
-        require_ids(inputs.table, _ids_for_labels(inputs, feature), readings.name, inputs.place)
+        _require_row_ids(inputs, ids)
     say(inputs.rules, out.quiet, "rules, each an option:")
-    say([*inputs.notes, *notes], out.quiet)
+    say([*inputs.notes, *features.notes], out.quiet)
     with stages(out.quiet):
-        found, told = _label(inputs, recipe, method)
+        found, told = _label(inputs, features.recipe, method)
     say(told, out.quiet)
     if not out.quiet:
         show_report(found)
+    wanted = {*inputs.roles, *features.ids_and_times, ids}
+    kept = kept_columns(inputs.table, wanted, out.all_columns)
+    answer, lost = answer_table(found, inputs.table, kept, numbered=ids is None)
+    say(lost, out.quiet)
     if model is None:
-        _write(found, inputs, feature, out)
+        write_answer(answer, out)
     else:
         # The model takes its name after the labels took theirs: both are there, or none.
-        with replacing(model, force=out.force) as temporary:
-            contents = _save(found, recipe, inputs, feature, temporary, labels_only)
-            _write(found, inputs, feature, out)
+        with replacing(model, force=out.force) as path:
+            contents = _save(path, found, features.recipe, inputs, ids if labels_only else None)
+            write_answer(answer, out)
         say([f"written: {model}, a model with {contents}"], out.quiet)
     if out.json:
-        print(as_json(summary_of(found, inputs.rules, [*inputs.notes, *notes, *told])))
+        print(as_json(summary_of(found, inputs.rules, [*inputs.notes, *features.notes, *told])))
     return found
+
+
+def _require_row_ids(inputs: Inputs, ids: str | None) -> None:
+    """Raise where rows have no ids by which they could be known again."""
+    if ids is None:
+        raise CommandLineError("--labels-only needs row ids: name their column with --id.")
+    require_ids(inputs.table, ids, inputs.path.name, inputs.place)
 
 
 def _check_options(
@@ -168,38 +180,15 @@ def missing_notes(recipe: Recipe, encoded: Encoded) -> list[str]:
     return [f"{cells} in {rows} filled with the column's median, or no category; see --missing"]
 
 
-def _write(found: Labelled, inputs: Inputs, feature: FeatureOptions, out: OutputOptions) -> None:
-    ids = id_column(inputs.table, feature.id)
-    kept = kept_columns(inputs.table, {*inputs.roles, ids}, out.all_columns)
-    answer, notes = answer_table(found, inputs.table, kept, numbered=ids is None)
-    say(notes, out.quiet)
-    write_answer(answer, out)
-
-
-def _ids_for_labels(inputs: Inputs, feature: FeatureOptions) -> str:
-    name = id_column(inputs.table, feature.id)
-    if name is None:
-        raise CommandLineError("--labels-only needs row ids: name their column with --id.")
-    return name
-
-
-def _save(
-    found: Labelled,
-    recipe: Recipe,
-    inputs: Inputs,
-    feature: FeatureOptions,
-    path: Path,
-    labels_only: bool,
-) -> str:
-    """Save the fitted model, and return what is in it."""
+def _save(path: Path, found: Labelled, recipe: Recipe, inputs: Inputs, ids: str | None) -> str:
+    """Save the fitted model, or the labels of the rows by these ids, and return what is in it."""
     fitted = found.models[None]
     extra = {"recipe": recipe.to_json(), "apportion": apportion.__version__}
-    if not labels_only:
+    if ids is None:
         save_model(path, fitted, extra=extra)
         return f"{contains_rows(fitted)}: share it as carefully as the data"
-    name = _ids_for_labels(inputs, feature)
     labels = found.labels.tolist()
-    every = [plain_name(one) for one in inputs.table.column(name).to_pylist()]
+    every = [plain_name(one) for one in inputs.table.column(ids).to_pylist()]
     fitted_ids = [one for one, label in zip(every, labels, strict=True) if label is not None]
-    save_model(path, fitted, extra={**extra, "id_column": name}, labels_only=True, ids=fitted_ids)
+    save_model(path, fitted, extra={**extra, "id_column": ids}, labels_only=True, ids=fitted_ids)
     return "no training rows, only ids and labels"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,19 @@ _TIME_NAMES = re.compile(
 )
 _ID_NAMES = re.compile(
     r"(?i:(id|uuid|guid|index|row|row_?number|name|window|participant|person|subject|patient|user"
-    r"|unnamed: 0)|.*[_ -](id|uuid))|.*[a-z]I[dD]"
+    r"|unnamed: 0|__index_level_\d+__)|.*[_ -](id|uuid))|.*[a-z]I[dD]"
 )
 _DAY = r"(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})"
 _CLOCK = r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?( ?[AaPp][Mm])?"
 _TIME = re.compile(rf"{_DAY}([ T]{_CLOCK}(Z|[+-]\d\d:?\d\d)?)?|{_CLOCK}")
+
+
+class Choice(NamedTuple):
+    """Columns that are features, why each other one is none, and which of these tell rows apart."""
+
+    features: list[str]
+    left_out: dict[str, str]
+    ids_and_times: list[str]
 
 
 def choose_columns(
@@ -35,7 +43,7 @@ def choose_columns(
     exclude: Sequence[str] = (),
     roles: Mapping[str, str] | None = None,
     classes: Sequence[Any] = (),
-) -> tuple[list[str], dict[str, str]]:
+) -> Choice:
     """Return the columns to use as features, and why each other column is none.
 
     Ids and times are recognised by name, type and content and are never features; neither is a
@@ -53,33 +61,33 @@ def choose_columns(
     classes : sequence, optional
         The classes.
     """
-    columns = table.column_names
+    columns, roles = table.column_names, roles or {}
     wanted = set(_matching(features, columns, "--features") if features else columns)
     refused = set(_matching(exclude, columns, "--exclude"))
     known = {_folded(label) for label in classes}
-    chosen, left_out = [], {}
+    choice = Choice([], {}, [])
     for name in columns:
-        role = (roles or {}).get(name)
-        if role is not None and name in features:
+        if name in roles and name in features:
             raise FileError(
                 f"column {name!r}",
-                f"a feature that is {role}",
+                f"a feature that is {roles[name]}",
                 "features that play no other part",
                 "leave it out of --features",
             )
-        if role is not None:
-            left_out[name] = role
+        why = _no_feature(name, table.column(name), known, named=name in features)
+        if why is not None and why.startswith(("an id", "a time")):
+            choice.ids_and_times.append(name)
+        if name in roles:
+            why = roles[name]
         elif name in refused:
-            left_out[name] = "excluded"
+            why = "excluded"
         elif name not in wanted:
-            left_out[name] = "not asked for"
+            why = "not asked for"
+        if why is None:
+            choice.features.append(name)
         else:
-            why = _no_feature(name, table.column(name), known, named=name in features)
-            if why is None:
-                chosen.append(name)
-            else:
-                left_out[name] = why
-    return chosen, left_out
+            choice.left_out[name] = why
+    return choice
 
 
 def _matching(patterns: Sequence[str], columns: Sequence[str], option: str) -> list[str]:
