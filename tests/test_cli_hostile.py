@@ -712,4 +712,5 @@ def test_a_narrow_terminal_without_colour():
     tables = [line for line in said.splitlines() if "→" in line or "─" in line]
     assert tables
     assert max(map(len, tables)) <= 40
+    assert "assigned   confidence" in said
     assert "…" not in said

@@ -26,8 +26,8 @@ def show_report(found: Labelled) -> None:
     """Print given against assigned rows, by class and by bag, and how many rows have a reason."""
     report = found.report
     talk.print()
-    talk.print(_by_class(found), soft_wrap=False)
-    talk.print(_by_bag(report), soft_wrap=False)
+    talk.print(_by_class(found))
+    talk.print(_by_bag(report))
     if len(report.ids) > _MOST_BAGS:
         talk.print(f"… and {len(report.ids) - _MOST_BAGS:,} more bags; --json lists all")
     talk.print(f"{report.error():.1%} of the bagged rows are off their bag's totals")
@@ -145,7 +145,8 @@ def _farthest_off(off: FloatArray, classes: list[str]) -> list[str]:
 def _table(title: str, columns: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
     for place, name in enumerate(columns):
-        table.add_column(name, justify="right" if place else "left", overflow="fold")
+        right = place > 0
+        table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
     return table
 
 

@@ -56,7 +56,7 @@ def with_exit_codes(command: Command) -> Command:
         except MemoryError as error:
             _end(str(error) or "not enough memory", NO_MEMORY)
         except OSError as error:
-            _end(_in_words(error), BAD_INPUT if error.filename else BAD_OUTPUT)
+            _end(_in_words(error), BAD_OUTPUT if _is_of_stdout(error) else BAD_INPUT)
         except (ValueError, ModuleNotFoundError) as error:
             _end(str(error), BAD_INPUT)
         except Exception as error:
@@ -77,11 +77,16 @@ def _end(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
+def _is_of_stdout(error: OSError) -> bool:
+    """Return whether the system refused something that has no name: writing to stdout."""
+    return error.errno is not None and not error.filename
+
+
 def _in_words(error: OSError) -> str:
     reason = error.strerror or str(error)
-    if error.filename:
-        return f"{error.filename}: {reason}"
-    return f"stdout cannot be written: {reason[:1].lower()}{reason[1:]}"
+    if _is_of_stdout(error):
+        return f"stdout cannot be written: {reason[:1].lower()}{reason[1:]}"
+    return f"{error.filename}: {reason}" if error.filename else reason
 
 
 def say(notes: Iterable[str], quiet: bool, title: str = "") -> None:

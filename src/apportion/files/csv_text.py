@@ -85,7 +85,7 @@ class CsvText:
             try:
                 return arrow.read_csv(
                     self._source(),
-                    read_options=arrow.ReadOptions(block_size=self._block),
+                    read_options=self._blocks(),
                     parse_options=self._form(),
                     convert_options=arrow.ConvertOptions(
                         strings_can_be_null=True,
@@ -114,7 +114,7 @@ class CsvText:
             return set()
         batches = arrow.open_csv(
             self._source(),
-            read_options=arrow.ReadOptions(block_size=self._block),
+            read_options=self._blocks(),
             parse_options=self._form(),
             convert_options=arrow.ConvertOptions(
                 include_columns=whole, column_types=dict.fromkeys(whole, pa.string())
@@ -128,6 +128,14 @@ class CsvText:
                     found.add(name)
         return found
 
+    def _blocks(self) -> Any:
+        import pyarrow as pa
+        from pyarrow import csv as arrow
+
+        # Before pyarrow 23, a read in threads that fails can hang the process (apache/arrow#48741).
+        threads = int(pa.__version__.partition(".")[0]) >= 23
+        return arrow.ReadOptions(block_size=self._block, use_threads=threads)
+
     def _form(self) -> Any:
         from pyarrow import csv as arrow
 
@@ -137,8 +145,10 @@ class CsvText:
         """Return what pyarrow reads, in UTF-8."""
         if self._rows is None and self._encoding == "utf-8-sig":
             return str(self.path)
+        import pyarrow as pa
+
         with self._text() as text:
-            return io.BytesIO(text.read().encode("utf-8"))
+            return pa.BufferReader(text.read().encode("utf-8"))
 
     def _text(self) -> TextIO:
         if self._rows is None:
