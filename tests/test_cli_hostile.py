@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apportion.saved import load_model, save_model
 from command_line import (
@@ -28,6 +33,11 @@ from command_line import (
 
 label_module = sys.modules["apportion.cli.label"]
 
+PIECES = [
+    b"", b",", b";", b"\n", b"\r", b'"', b"\0", b"\xff", b"\xef\xbb\xbf", b"%", b"-", b"=", b"0",
+    b"-1", b"nan", b"inf", b"1e308", b"1,5", b"9" * 400, b"true", b"None", b"25:00",
+    b"2024-03-04", b"mon",
+]  # fmt: skip
 DIARY = "participant,date,sleep,out\np1,2024-03-04,8,16\np1,2024-03-05,6,18\n"
 
 
@@ -389,13 +399,19 @@ def test_a_unit_that_the_numbers_are_not(unit, numbers, says):
         ("p1,2025-03-04,8,4", [], ["no entry that any window falls into"]),
         ("p1,2024-03-04,8,4", ["--window", "long"], ["the length of a window"]),
         ("p1,2024-03-04,8,4", ["--day-start", "25:00"], ["the start of the day"]),
-        ("p1,2024-03-04,8,4", ["--diary-column", "dat=date"], ["the role 'dat'"]),
     ],
 )
 def test_diaries_that_cannot_be_used(text, more, says):
     write("windows.csv", windows())
     write("diary.csv", f"participant,date,sleep,out\n{text}\n")
     refused("label", "windows.csv", "--diary", "diary.csv", *more, says=says)
+
+
+def test_roles_that_a_diary_does_not_have():
+    write("windows.csv", windows())
+    write("diary.csv", "participant,date,sleep,out\np1,2024-03-04,8,4\n")
+    words = ["label", "windows.csv", "--diary", "diary.csv", "--diary-column", "dat=date"]
+    refused(*words, code=2, says="no role 'dat'. Allowed: participant, date,")
 
 
 def test_entries_that_overlap():
@@ -582,7 +598,7 @@ def test_models_with_a_wrong_recipe(change, says):
 def test_rows_that_a_model_cannot_predict():
     saved()
     for text, says in [
-        ("id,x,z\n1,2,3\n", "the features: found no column 'y'"),
+        ("id,x,z\n1,2,3\n", "the rows: found no column 'y', which the model was fitted to"),
         ("id,Y,x\n1,2,3\n", "did you mean 'Y'?"),
         ("id,x,y\n1,2,3\n2,a,3\n", "new.csv, line 3, column 'x': found 'a'"),
         ("id,x,y\n1,a,3\n2,b,3\n", "new.csv, line 2, column 'x': found 'a'"),
@@ -623,6 +639,32 @@ def test_demo_replaces_nothing():
         assert result.exit_code == 3
         assert says in result.stderr
         assert files_of(".") == before
+
+
+# Damage
+
+
+@given(st.data())
+def test_damaged_files_are_read_or_refused_and_never_a_fault(data):
+    """Whatever stands in a file, the command ends well and silently, or with one paragraph."""
+    with TemporaryDirectory() as folder, chdir(folder):
+        day_files()
+        write("windows.csv", windows())
+        write("diary.csv", DIARY)
+        name = data.draw(st.sampled_from(["rows.csv", "totals.csv", "windows.csv", "diary.csv"]))
+        content = Path(name).read_bytes()
+        first = data.draw(st.integers(0, len(content)))
+        last = first + data.draw(st.sampled_from([0, 1, 2, 5, 30]))
+        piece = data.draw(st.sampled_from(PIECES) | st.text(max_size=3).map(str.encode))
+        write(name, content[:first] + piece + content[last:])
+        of_days = name in ("rows.csv", "totals.csv")
+        words = ["rows.csv", *KNOWN] if of_days else ["windows.csv", "--diary", "diary.csv"]
+        before = files_of(".")
+        result = run("label", *words, "--quiet")
+        assert files_of(".") == before
+        assert result.exit_code in (0, 1), result.stderr
+        good = "" if result.exit_code == 0 else r"apportion: [^\n]+[.?]\n"
+        assert re.fullmatch(good, result.stderr), result.stderr
 
 
 # A whole process

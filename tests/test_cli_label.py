@@ -24,6 +24,7 @@ from command_line import (
     day_files,
     done,
     files_of,
+    refused,
     run,
     table,
     windows,
@@ -649,9 +650,33 @@ def test_a_model_of_a_diary_has_one_graph():
     write("windows.csv", windows(("p1", "p2")))
     write("diary.csv", DIARY)
     words = ["windows.csv", "--diary", "diary.csv", "--uncovered", "unknown"]
-    result = done("label", *words, "--model", "model.zip")
+    result = done("label", *words, "--model", "model.zip", "--graphs", "one")
     assert "--graphs one: one graph of all participants" in result.stderr
     assert len(cells_of(done("predict", "model.zip", "windows.csv").stdout)) == 96
+
+
+def test_a_model_never_changes_the_labels_in_silence():
+    """Where everybody would have a graph of their own, one graph must be asked for."""
+    write("windows.csv", windows(("p1", "p2")))
+    both = [line.replace("p1", who) for who in ("p1", "p2") for line in DIARY.splitlines()[1:]]
+    night = [line.rsplit(",", 1)[0] + "," for line in both]
+    write("diary.csv", "\n".join([DIARY.splitlines()[0], *night]) + "\n")
+    words = ["label", "windows.csv", "--diary", "diary.csv"]
+    assert "--graphs auto: every participant" in done(*words).stderr
+    refused(*words, "--model", "model.zip", code=2, says="Pass --graphs one")
+
+
+def test_predict_says_which_rows_are_off_and_which_are_alone():
+    lines = windows().splitlines()
+    marked = [f"{lines[0]},nonwear", *(f"{one},{int(k == 3)}" for k, one in enumerate(lines[1:]))]
+    write("windows.csv", "\n".join(marked))
+    write("diary.csv", DIARY)
+    done("label", "windows.csv", "--diary", "diary.csv", "--model", "model.zip")
+    far = "p1,2024-03-06T00:00:00,2024-03-06T01:00:00,1e9,1e9,0"
+    write("new.csv", "\n".join([*marked[:6], far]))
+    answer = cells_of(done("predict", "model.zip", "new.csv").stdout)
+    assert [row["reason"] for row in answer] == ["", "", "", "non-wear", "", "isolated"]
+    assert [bool(row["label"]) for row in answer] == [True, True, True, False, True, True]
 
 
 # The demo

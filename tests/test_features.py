@@ -187,7 +187,7 @@ def test_new_rows():
     encoded = recipe.encode(new, place)
     assert encoded.unseen.tolist() == [False, False, True, False]
     assert encoded.lacking.tolist() == [False, True, False, True]
-    with pytest.raises(FileError, match="the features: found no column 'c'"):
+    with pytest.raises(FileError, match="the rows: found no column 'c'"):
         recipe.encode(pa.table({"x": [1.0]}), place)
     with pytest.raises(FileError, match="row 1, column 'x': found 'b'"):
         recipe.encode(pa.table({"x": ["1", "b"], "c": ["1", "1"]}), place)

@@ -21,7 +21,7 @@ from apportion.exceptions import FileError, OutputError
 from apportion.files import csv_text
 from apportion.files.labels import neutralised, write_table
 from apportion.files.read import no_column, place_in, read_columns
-from apportion.files.sheet import sheet_of
+from apportion.files.sheet import read_sheet, sheet_of
 from apportion.files.text import encoding_of, refuse_bad_names
 from apportion.files.totals_table import read_totals
 from apportion.files.write import replacing, require_writable
@@ -317,3 +317,10 @@ def test_the_column_of_bags():
         cells = {"a": 1, "b": 3}
         sheet = sheet_of([{name: cells.get(name, "mon") for name in columns}], "t")
         assert read_totals(sheet, "day").totals.ids == ("mon",)
+
+
+def test_percentages_with_a_decimal_comma(tmp_path):
+    file = tmp_path / "totals.csv"
+    file.write_text("bag;tv;sleep\na;29,2%;70,8 %\nb;10%;90%\n")
+    read = read_totals(read_sheet(file), "bag")
+    assert read.totals.lower.tolist() == [[0.708, 0.292], [0.9, 0.1]]

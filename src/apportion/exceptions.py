@@ -55,7 +55,11 @@ class AmbiguousTotalsWarning(UserWarning):
 
 
 class IsolatedRowsWarning(UserWarning):
-    """Some rows have no, or almost no, similar rows to learn from."""
+    """Some rows have no, or almost no, similar rows to learn from; `rows` are their positions."""
+
+    def __init__(self, message: str, rows: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.rows = tuple(rows)
 
 
 class MissedNeighboursWarning(UserWarning):

@@ -113,7 +113,7 @@ class ZipReader:
             raise SavedModelError(
                 name,
                 f"no zip file, or only a part of one ({error})",
-                "a file that save_model wrote",
+                "a file that save_model, or 'apportion label --model', wrote",
                 "name the right file, or copy it again",
             ) from error
 

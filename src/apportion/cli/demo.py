@@ -14,6 +14,7 @@ from apportion.cli.label import label_file
 from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, OutputOptions
 from apportion.cli.talk import counted, talk, with_exit_codes
 from apportion.datasets import SmartHome, make_smart_home
+from apportion.diary import UNKNOWN
 from apportion.exceptions import OutputError
 from apportion.files.write import require_writable
 from apportion.labelling import Labelled
@@ -70,12 +71,19 @@ def _tell_truth(home: SmartHome, found: Labelled) -> None:
     right = found.labels == home.reported
     most = max(home.activities.tolist(), key=home.activities.tolist().count)
     talk.print("\nHeld against the truth, which no command above has read:")
-    talk.print(f"  {_share(right, labelled)} labelled windows are right")
+    talk.print(f"  {_share(right, labelled)} labelled windows are right{_in_nights(home)}")
     if unbagged.any():
         talk.print(f"  {_share(right, unbagged)} on days without an entry are")
     talk.print(f"  {_share(home.reported == most, labelled)} would be, were all {most!r}")
     for activity in sorted(set(home.reported[labelled].tolist())):
         talk.print(f"  {activity:>10}: {_share(right, labelled & (home.reported == activity))}")
+
+
+def _in_nights(home: SmartHome) -> str:
+    """Return what counts as right where a diary never tells what was done."""
+    if not (home.reported != home.activities).any():
+        return ""
+    return f", {UNKNOWN!r} being right in the nights that one person never reports"
 
 
 def _share(right: BoolArray, among: BoolArray) -> str:

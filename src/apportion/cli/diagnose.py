@@ -40,6 +40,8 @@ def diagnose(
     found = diagnosis_of(inputs.known.bags, inputs.known.totals, y=inputs.known.given)
     if not json:
         print(found)
+        if not found.findings:
+            print("no two classes stand in the same, or almost the same, ratio in every bag")
         return
     classes = [str(label) for label in found.classes.tolist()]
     pairs = [

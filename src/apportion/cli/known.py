@@ -13,7 +13,7 @@ from apportion._typing import AnyArray, BoolArray
 from apportion.cli.options import KnownOptions
 from apportion.cli.talk import CommandLineError, counted
 from apportion.diary import UNKNOWN, DiaryBags, DiaryRules, diary_bags
-from apportion.diary.columns import find_roles
+from apportion.diary.columns import ROLES, find_roles
 from apportion.diary.recording import WINDOW_ROLES
 from apportion.exceptions import FileError, SupervisionError, name_some
 from apportion.files.read import no_column
@@ -22,6 +22,7 @@ from apportion.files.totals_table import TotalsTable, read_totals
 from apportion.tables import factorize, plain_name
 from apportion.totals import Totals
 
+NONWEAR = "the marks of non-wear"
 _MUCH_UNKNOWN = 0.05
 _NOT_OF_DIARIES = ("bags", "proportions", "given", "unit", "encoding")
 _UNIT_WORDS = {"share": "shares", "percent": "percentages", "count": "counts"}
@@ -150,7 +151,7 @@ def known_from_diary(
     for role in WINDOW_ROLES:
         column = _window_column(table, role, getattr(options, role))
         if column is not None:
-            roles[column] = "the marks of non-wear" if role == "nonwear" else f"the {role}"
+            roles[column] = NONWEAR if role == "nonwear" else f"the {role}"
     period = find_roles(sheet, columns).column.get("period")
     if period in table.column_names:
         roles[str(period)] = "the period"
@@ -232,6 +233,10 @@ def _diary_columns(options: KnownOptions) -> dict[str, list[str]]:
         role, sign, name = pair.partition("=")
         if not sign:
             raise CommandLineError(f"--diary-column must be ROLE=COLUMN. Got {pair!r}.")
+        if role.strip() not in ROLES:
+            raise CommandLineError(
+                f"--diary-column has no role {role.strip()!r}. Allowed: {', '.join(ROLES)}."
+            )
         columns.setdefault(role.strip(), []).append(name.strip())
     return columns
 
@@ -260,7 +265,7 @@ def _more_rules(options: KnownOptions) -> list[str]:
     return [
         f"--timezone {zone}: clock times are of this zone"
         if zone
-        else "no --timezone: clock times are taken as they are, days have 24 hours",
+        else "no --timezone: clock times without a zone are taken as they are, days have 24 hours",
         f"--day-start {options.day_start}: when a diary's day begins",
     ]
 

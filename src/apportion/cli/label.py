@@ -11,6 +11,7 @@ import typer
 import apportion
 from apportion.cli.answer import answer_table, kept_columns, refuse_inputs, write_answer
 from apportion.cli.inputs import Inputs, id_column, learn_features, read_inputs, require_ids
+from apportion.cli.known import NONWEAR
 from apportion.cli.options import (
     FeatureOptions,
     KnownOptions,
@@ -48,7 +49,7 @@ def label(
         Path | None,
         typer.Option(
             help="Also save the fitted model here, for 'apportion predict'. It contains training "
-            "rows.",
+            "rows; it needs one graph of all participants (--graphs one).",
             metavar="FILE",
             rich_help_panel="Output",
         ),
@@ -81,13 +82,16 @@ def label_file(
     labels_only: bool = False,
 ) -> Labelled:
     """Read rows, label them, write the answer and return it."""
-    if model is not None and known.diary is not None and known.graphs == "auto":
-        known = replace(known, graphs="one")
     _check_options(known, method, out, model, labels_only)
     _check_outputs(readings, known, out, model)
     with stages(out.quiet):
         inputs = read_inputs(readings, known)
         features = learn_features(inputs, feature)
+    if model is not None and inputs.known.groups is not None:
+        raise CommandLineError(
+            "--model saves one model, and --graphs auto gives every participant a graph of their "
+            "own here, which labels better. Pass --graphs one, or leave out --model."
+        )
     ids = id_column(inputs.table, feature.id)
     if labels_only:
         _require_row_ids(inputs, ids)
@@ -175,15 +179,20 @@ def missing_notes(recipe: Recipe, encoded: Encoded) -> list[str]:
         return []
     rows = counted(int(encoded.lacking.sum()), "row")
     if recipe.missing == "drop":
-        return [f"{rows} with a missing cell left out; --missing median fills it"]
+        return [f"{rows} with a missing cell left out, as --missing drop says"]
     cells = counted(encoded.n_filled, "missing cell")
-    return [f"{cells} in {rows} filled with the column's median, or no category; see --missing"]
+    return [f"{cells} in {rows} filled with the column's median, or no category (--missing median)"]
 
 
 def _save(path: Path, found: Labelled, recipe: Recipe, inputs: Inputs, ids: str | None) -> str:
     """Save the fitted model, or the labels of the rows by these ids, and return what is in it."""
     fitted = found.models[None]
-    extra = {"recipe": recipe.to_json(), "apportion": apportion.__version__}
+    nonwear = [name for name, role in inputs.roles.items() if role == NONWEAR]
+    extra = {
+        "recipe": recipe.to_json(),
+        "apportion": apportion.__version__,
+        "nonwear": nonwear[0] if nonwear else None,
+    }
     if ids is None:
         save_model(path, fitted, extra=extra)
         return f"{contains_rows(fitted)}: share it as carefully as the data"

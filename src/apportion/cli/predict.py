@@ -22,6 +22,8 @@ from apportion.cli.label import missing_notes
 from apportion.cli.options import OutputOptions, with_groups
 from apportion.cli.show import as_json, reasons_of
 from apportion.cli.talk import CommandLineError, counted, say, stages, with_exit_codes
+from apportion.diary.recording import marks_of_nonwear
+from apportion.diary.table import Table
 from apportion.exceptions import FileError, SavedModelError
 from apportion.features import Recipe
 from apportion.files.labels import require_ending
@@ -118,12 +120,23 @@ def _predicted(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         masses = saved.model.predict_proba(encoded.rows)
-    out = encoded.lacking if recipe.missing == "drop" else np.zeros(len(masses), dtype=bool)
+    isolated, off = np.zeros((2, len(masses)), dtype=bool)
+    for one in caught:
+        isolated[list(getattr(one.message, "rows", ()))] = True
+    nonwear = saved.extra.get("nonwear")
+    if nonwear in table.column_names:
+        off = marks_of_nonwear(Table(table), str(nonwear), place)
+    out = off | (encoded.lacking & (recipe.missing == "drop"))
     notes = [*missing_notes(recipe, encoded), *(str(one.message) for one in caught)]
     if encoded.unseen.any():
         rows = counted(int(encoded.unseen.sum()), "row")
         notes.append(f"{rows} with a category that no fitted row has; it counts as none")
-    marks = {"missing-features": encoded.lacking, "unseen-category": encoded.unseen}
+    marks = {
+        "isolated": isolated,
+        "missing-features": encoded.lacking,
+        "unseen-category": encoded.unseen,
+        "non-wear": off,
+    }
     return _answer(saved, masses, masses.argmax(axis=1), out, marks), notes
 
 

@@ -165,7 +165,7 @@ class SmartHome:
         -------
         SmartHomeFiles
             The paths `windows`, `diary` and `truth`. Times are in ISO format, a missing value is an
-            empty cell; `truth.csv` has the columns `window` and `activity`.
+            empty cell; `truth.csv` has the columns `window`, `activity` and `reported`.
         """
         to = Path(folder)
         to.mkdir(parents=True, exist_ok=True)
@@ -176,8 +176,8 @@ class SmartHome:
         _write_csv(
             files.diary, columns, ([row[name] for name in columns] for row in self.diary), force
         )
-        truth = zip(_cells(self.windows["window"]), _cells(self.activities), strict=True)
-        _write_csv(files.truth, ["window", "activity"], truth, force)
+        names = [_cells(one) for one in (self.windows["window"], self.activities, self.reported)]
+        _write_csv(files.truth, ["window", "activity", "reported"], zip(*names, strict=True), force)
         return files
 
 

@@ -47,6 +47,8 @@ class RecordedBounds(NamedTuple):
         Entries that were scaled to their period: rounding explains what they miss; they exceed it.
     uncovered, hardly_recorded : ndarray of bool, of shape (n_periods,)
         Entries to leave out.
+    within : ndarray of bool, of shape (n_periods,)
+        Entries of which durations hold within bounds, because not all was recorded.
     """
 
     least: FloatArray
@@ -55,6 +57,7 @@ class RecordedBounds(NamedTuple):
     too_long: BoolArray
     uncovered: BoolArray
     hardly_recorded: BoolArray
+    within: BoolArray
 
 
 def rounding_step(reported: FloatArray, window: float) -> float:
@@ -137,13 +140,14 @@ def recorded_bounds(
     most = np.column_stack([most, np.where(unsaid, rest, 0.0)])
 
     hardly = recorded < _RECORDED * length
-    within = ((rules.part == "bounds") | (hardly & (rules.part == "auto")))[:, None]
+    within = (rules.part == "bounds") | (hardly & (rules.part == "auto"))
     gap, ratio = np.maximum(length - recorded, 0.0)[:, None], (recorded / length)[:, None]
     return RecordedBounds(
-        least=np.where(within, np.maximum(least - gap, 0.0), least * ratio),
-        most=np.where(within, np.minimum(most, recorded[:, None]), most * ratio),
+        least=np.where(within[:, None], np.maximum(least - gap, 0.0), least * ratio),
+        most=np.where(within[:, None], np.minimum(most, recorded[:, None]), most * ratio),
         rounded=rounded,
         too_long=too_long,
         uncovered=uncovered,
         hardly_recorded=hardly & (rules.part == "drop"),
+        within=within,
     )

@@ -39,6 +39,8 @@ def fit_entries(
     window: float,
     rules: DiaryRules,
     name: str,
+    *,
+    several: bool,
 ) -> Fitted:
     """Return the totals of the entries that the rules leave.
 
@@ -54,6 +56,8 @@ def fit_entries(
         What to do with what does not fit.
     name : str
         What the diary is called.
+    several : bool
+        Whether bags are of several participants, and are called by them too.
     """
     step, tolerance = _rounding(entries, window, rules)
     slack = 0.5 * step * (entries.seconds > 0).sum(axis=1)
@@ -76,7 +80,7 @@ def fit_entries(
             "at least one entry that is used",
             "fill in the diary, or use other rules (--uncovered, --part)",
         )
-    ids = _ids(entries.take(kept))
+    ids = _ids(entries.take(kept)) if several else [entries.names[k] for k in kept.tolist()]
     totals = _totals(ids, entries.classes, found.least[kept], found.most[kept], recorded[kept])
     return Fitted(kept, ids, totals, notes)
 
@@ -89,9 +93,7 @@ def _rounding(entries: Entries, window: float, rules: DiaryRules) -> tuple[float
 
 
 def _ids(entries: Entries) -> list[str]:
-    """Return what bags are called: periods, with participants where there are several."""
-    if len(set(entries.participants)) <= 1:
-        return list(entries.names)
+    """Return what bags of several participants are called, all different."""
     ids = [entries.title(k) for k in range(len(entries.names))]
     if len(set(ids)) == len(ids):
         return ids
@@ -132,7 +134,11 @@ def _told(
         (found.too_long, "that exceed their period are scaled down to it"),
         (found.uncovered & ~silent, "that do not cover their period are left out"),
         (found.hardly_recorded, "that were recorded to less than 95 % are left out"),
-        (part & ~found.hardly_recorded, "that were recorded in part"),
+        (part & found.within, "that were recorded in part are known within bounds"),
+        (
+            part & ~found.within & ~found.hardly_recorded,
+            "that were recorded in part, the part being taken to be like the whole",
+        ),
     ):
         if mask.any():
             which = [entries.title(k) for k in np.flatnonzero(mask).tolist()]

@@ -161,7 +161,13 @@ def _bags(
 
     used = np.flatnonzero(has_rows)
     fitted = fit_entries(
-        entries.take(used), length[used], recorded[used], recording.length, rules, name
+        entries.take(used),
+        length[used],
+        recorded[used],
+        recording.length,
+        rules,
+        name,
+        several=max(len(set(entries.participants)), len(recording.names)) > 1,
     )
     kept = used[fitted.kept]
     bag_of = np.full(n_entries + 1, -1)
@@ -210,7 +216,7 @@ def _left_over(
     bags: IntArray, has_rows: BoolArray, entries: Entries, recording: Recording
 ) -> list[str]:
     """Return what matches nothing, in sentences."""
-    notes = []
+    notes = _strangers(entries, recording)
     alone = [entries.title(k) for k in np.flatnonzero(~has_rows).tolist()]
     if alone:
         notes.append(
@@ -224,6 +230,23 @@ def _left_over(
             "holds them; they are labelled by their neighbours"
         )
     return notes
+
+
+def _strangers(entries: Entries, recording: Recording) -> list[str]:
+    """Return which participants only one of the two knows, in a sentence."""
+    told, seen = set(entries.participants) - {None}, set(recording.names) - {None}
+    if not told or not seen:
+        return []
+    only_told, only_seen = sorted(map(repr, told - seen)), sorted(map(repr, seen - told))
+    words = [
+        f"{who} {name_some(names, 3)} {what}"
+        for who, names, what in (
+            ("participants of the diary", only_told, "have no window"),
+            ("participants of the windows", only_seen, "have no entry"),
+        )
+        if names
+    ]
+    return [f"{'; '.join(words)}: are their names written alike?"] if words else []
 
 
 def _nothing_fits(name: str, entries: Entries, matched: Matched) -> DiaryError:

@@ -230,7 +230,7 @@ def _day(cell: Any, where: str, date_format: str | None) -> date:
             where,
             repr(cell),
             f"dates written as {date_format!r}" if date_format else "dates such as '2024-03-04'",
-            "correct the cell, or say how dates are written with date_format (--date-format), e.g. "
+            "correct the cell, or say how dates are written with --date-format (date_format), e.g. "
             "'%d/%m/%Y'",
         )
     return moment.date()

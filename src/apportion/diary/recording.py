@@ -181,7 +181,7 @@ def read_recording(
             )
     off = np.zeros(len(codes), dtype=bool)
     if chosen["nonwear"] is not None:
-        off = _is_off(table, chosen["nonwear"], place)
+        off = marks_of_nonwear(table, chosen["nonwear"], place)
         notes.append(
             f"{int(off.sum()):,} of {len(off):,} windows have a true {chosen['nonwear']!r}: they "
             "are not labelled, and their time counts as not recorded"
@@ -256,7 +256,8 @@ def _usual_step(starts: IntArray, codes: IntArray) -> float:
     return float(np.median(steps)) / SECOND
 
 
-def _is_off(table: Table, column: str, place: Callable[[int], str]) -> BoolArray:
+def marks_of_nonwear(table: Table, column: str, place: Callable[[int], str]) -> BoolArray:
+    """Return in which windows a column says that the sensor was not worn."""
     codes, found = factorize(table[column], "mark of non-wear")
     off = []
     for code, value in enumerate(found):

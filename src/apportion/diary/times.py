@@ -127,7 +127,7 @@ def _moment(cell: Any, row: int, place: Callable[[int], str], time_format: str |
             f"times written as {time_format!r}"
             if time_format
             else "times such as '2024-03-04 07:30:00' or '2024-03-04T07:30:00Z', or seconds",
-            "correct the cell, or say how times are written with time_format (--time-format), e.g. "
+            "correct the cell, or say how times are written with --time-format (time_format), e.g. "
             "'%d/%m/%Y %H:%M'",
         )
     return moment

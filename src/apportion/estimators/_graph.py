@@ -74,11 +74,14 @@ class GraphClassifier(BagClassifier):
         """
         weights, isolated = self.graph_.affinities(X)
         if isolated.any():
+            rows = np.flatnonzero(isolated).tolist()
             warnings.warn(
-                f"{int(isolated.sum())} of {len(isolated)} new rows have no similar fitted row "
-                f"(rows {name_some(np.flatnonzero(isolated))}): their answer is that of the "
-                "nearest rows, however far, or the class shares where there are none.",
-                IsolatedRowsWarning,
+                IsolatedRowsWarning(
+                    f"{len(rows)} of {len(isolated)} new rows have no similar fitted row "
+                    f"(rows {name_some(rows)}): their answer is that of the "
+                    "nearest rows, however far, or the class shares where there are none.",
+                    rows,
+                ),
                 stacklevel=users_level(),
             )
         return weighted_neighbours(weights, self._heard, self._overall)

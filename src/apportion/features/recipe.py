@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from apportion._typing import BoolArray, FloatArray
-from apportion.exceptions import FileError, SavedModelError
+from apportion.exceptions import FileError, SavedModelError, name_some
 from apportion.features.cells import (
     MISSING,
     UNSEEN,
@@ -129,7 +129,13 @@ class Recipe:
         """
         for name in self.names:
             if name not in table.column_names:
-                raise no_column(name, table.column_names, "the features")
+                near = no_column(name, table.column_names, "the rows").mend
+                raise FileError(
+                    "the rows",
+                    f"no column {name!r}, which the model was fitted to",
+                    f"all of its features: {name_some(map(repr, self.names), 12)}",
+                    near if near.endswith("?") else "add the column, or rename the one it is",
+                )
         n = table.num_rows
         kind = np.float32 if n * self.width > _SINGLE_FROM else np.float64
         rows = np.empty((n, self.width), dtype=kind)

@@ -12,7 +12,7 @@ from apportion.exceptions import FileError
 
 _SEPARATORS = ",;\t|"
 _CHUNK = 2**22
-_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*")
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*%?\s*")
 _NO_TEXT = {
     b"PAR1": ("a Parquet file", "call it .parquet"),
     b"PK\3\4": ("a zip file, as spreadsheets are", "save the table as CSV"),
