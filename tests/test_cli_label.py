@@ -22,6 +22,7 @@ from command_line import (
     KNOWN,
     cells_of,
     day_files,
+    day_rows,
     done,
     files_of,
     refused,
@@ -653,6 +654,15 @@ def test_a_model_of_a_diary_has_one_graph():
     result = done("label", *words, "--model", "model.zip", "--graphs", "one")
     assert "--graphs one: one graph of all participants" in result.stderr
     assert len(cells_of(done("predict", "model.zip", "windows.csv").stdout)) == 96
+
+
+def test_ids_that_repeat_are_told():
+    rows = day_rows()
+    write("same.csv", table(**{**rows, "id": ["one", *rows["id"][1:-1], "one"]}))
+    words = ["--bags", "day", "--proportions", "totals.csv"]
+    assert "several rows have the same 'id'" in done("label", "same.csv", *words).stderr
+    assert "the same 'id'" not in done("label", "rows.csv", *words).stderr
+    refused("label", "same.csv", *words, "--id", "id", says="the id 'one'")
 
 
 def test_a_model_never_changes_the_labels_in_silence():

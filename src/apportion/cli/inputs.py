@@ -140,6 +140,9 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
         notes.append(f"categories: {name_some(categories, 12)}")
     if others:
         notes.append(f"not features: {others}")
+    ids = id_column(table, None)
+    if options.id is None and ids is not None and len(table.column(ids).unique()) < table.num_rows:
+        notes.append(f"several rows have the same {ids!r}, or none; --id {ids} refuses that")
     return Features(recipe, choice.ids_and_times, notes)
 
 
