@@ -709,6 +709,32 @@ def test_ctrl_c_leaves_nothing():
     assert files_of(".") == before
 
 
+SLOW_WRITING = """
+import sys, time
+from pyarrow import csv
+
+def slow(table, path):
+    path.write_text("half")
+    print("slow now", file=sys.stderr, flush=True)
+    time.sleep(60)
+
+csv.write_csv = slow
+"""
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_in_the_middle_of_writing_leaves_nothing(sent, code):
+    before = files_of(".")
+    words = ["--output", "labels.csv", "--model", "model.zip", "-q"]
+    running = process("label", "rows.csv", *KNOWN, *words, code=SLOW_WRITING)
+    assert running.stderr.readline() == "slow now\n"
+    assert len(files_of(".")) == len(before) + 2
+    running.send_signal(sent)
+    out, _ = running.communicate(timeout=30)
+    assert (running.returncode, out) == (code, "")
+    assert files_of(".") == before
+
+
 SMALL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"
 
 
