@@ -84,3 +84,18 @@ def name_some(items: Iterable[object], most: int = 5) -> str:
     listed = list(items)
     text = ", ".join(str(item) for item in listed[:most])
     return text if len(listed) <= most else f"{text} and {len(listed) - most} more"
+
+
+def counted(n: int, word: str) -> str:
+    """Return a number of things in words.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(1200, "class"), counted(2, "entry")
+    ('1 row', '1,200 classes', '2 entries')
+    """
+    if n == 1:
+        return f"1 {word}"
+    if word.endswith(("ry", "ty")):
+        return f"{n:,} {word[:-1]}ies"
+    return f"{n:,} {word}{'es' if word.endswith('s') else 's'}"

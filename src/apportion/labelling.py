@@ -64,8 +64,8 @@ class Supervision:
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """Labelled rows.
+class Answer:
+    """Labels of rows.
 
     Attributes
     ----------
@@ -79,6 +79,21 @@ class Labelled:
         The mass of the row's label.
     reasons : ndarray of shape (n_rows,)
         Codes of `REASONS`, joined by semicolons; empty where there is nothing to say.
+    """
+
+    classes: AnyArray
+    labels: AnyArray
+    masses: FloatArray
+    confidence: FloatArray
+    reasons: AnyArray
+
+
+@dataclass(frozen=True)
+class Labelled(Answer):
+    """Labels of rows that were fitted.
+
+    Attributes
+    ----------
     report : BagReport
         Given against assigned.
     models : dict
@@ -87,11 +102,6 @@ class Labelled:
         What the models warned of, and why their graph is not one of nearest neighbours.
     """
 
-    classes: AnyArray
-    labels: AnyArray
-    masses: FloatArray
-    confidence: FloatArray
-    reasons: AnyArray
     report: BagReport
     models: dict[Any, LPLLP]
     notes: tuple[str, ...]
@@ -164,7 +174,7 @@ def label_rows(
             "check bags, totals and which rows are left out",
         )
     report = joined_reports([fitted.bag_report_ for fitted in models.values()])
-    place = _places(labels, classes)
+    place = places_among(labels, classes)
     confidence = np.where(place >= 0, masses[np.arange(n), place], np.nan)
     return Labelled(
         classes, labels, masses, confidence, joined_codes(marked), report, models, tuple(notes)
@@ -204,7 +214,7 @@ def _shares_of(totals: Totals, bags: AnyArray) -> Totals:
     )
 
 
-def _places(labels: AnyArray, classes: AnyArray) -> IntArray:
+def places_among(labels: AnyArray, classes: AnyArray) -> IntArray:
     """Return each label's position among the classes; -1 where there is none."""
     place = {label: h for h, label in enumerate(classes.tolist())}
     return np.array([place.get(label, -1) for label in labels.tolist()], dtype=np.intp)
@@ -259,7 +269,7 @@ class _Part:
         matched = match_bags(len(self.bags), self.given, self.bags, self.totals)
         report = model.bag_report_
         off = np.abs(report.difference()) >= 1.0
-        label = _places(model.transduction_, model.classes_)
+        label = places_among(model.transduction_, model.classes_)
         wrong = np.zeros(len(self.bags), dtype=bool)
         inside = matched.codes >= 0
         wrong[inside] = off[matched.codes[inside], label[inside]]

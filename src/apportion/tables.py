@@ -438,6 +438,12 @@ def plain_name(item: Any) -> str:
     return str(item).strip()
 
 
+def first_called(columns: Sequence[str], usual: Iterable[str]) -> str | None:
+    """Return the column with the first of some usual names, in any capitals; None = none has."""
+    folded = {name.strip().casefold(): name for name in reversed(columns)}
+    return next((folded[name] for name in usual if name in folded), None)
+
+
 def refuse_duplicates(ids: Iterable[Hashable]) -> None:
     """Raise for a bag that has two lines in the table of totals."""
     seen: dict[Hashable, int] = {}

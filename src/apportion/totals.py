@@ -31,6 +31,9 @@ from apportion.tables import (
 
 Unit = Literal["share", "mass"]
 
+SHARES_SUM_WITHIN = 0.011
+"""Shares that are printed with two digits sum to 1 within this."""
+
 
 class Totals:
     """Lower and upper class totals of every bag, as shares of the bag or as masses (row counts).

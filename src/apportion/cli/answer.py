@@ -4,39 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from apportion._typing import AnyArray, FloatArray
 from apportion.cli.options import OutputOptions
-from apportion.cli.talk import counted, say
-from apportion.exceptions import OutputError, name_some
+from apportion.cli.talk import say
+from apportion.exceptions import OutputError, counted, name_some
 from apportion.files.labels import write_table
-
-
-class Answer(Protocol):
-    """Labels of rows, as `Labelled` has them."""
-
-    @property
-    def classes(self) -> AnyArray:
-        """The classes."""
-
-    @property
-    def labels(self) -> AnyArray:
-        """A label for every row, or None."""
-
-    @property
-    def masses(self) -> FloatArray:
-        """Soft labels."""
-
-    @property
-    def confidence(self) -> FloatArray:
-        """The mass of each label."""
-
-    @property
-    def reasons(self) -> AnyArray:
-        """Reason codes."""
+from apportion.labelling import Answer
 
 
 def refuse_inputs(path: Path, inputs: Iterable[Path | None]) -> None:

@@ -12,10 +12,10 @@ import typer
 from apportion._typing import BoolArray
 from apportion.cli.label import label_file
 from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, OutputOptions
-from apportion.cli.talk import counted, talk, with_exit_codes
+from apportion.cli.talk import talk, with_exit_codes
 from apportion.datasets import SmartHome, make_smart_home
 from apportion.diary import UNKNOWN
-from apportion.exceptions import OutputError
+from apportion.exceptions import OutputError, counted
 from apportion.files.write import require_writable
 from apportion.labelling import Labelled
 

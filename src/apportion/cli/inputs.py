@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,12 @@ from apportion.cli.known import (
     require_one_source,
 )
 from apportion.cli.options import FeatureOptions, KnownOptions
-from apportion.cli.talk import counted
-from apportion.exceptions import FileError, name_some
+from apportion.exceptions import FileError, counted, name_some
 from apportion.features import Recipe, choose_columns, learn_recipe
 from apportion.files.read import place_in, read_columns
 from apportion.labelling import Supervision
 from apportion.progress import tell
-from apportion.tables import is_missing
+from apportion.tables import first_called, is_missing
 
 _USUAL_IDS = ("id", "row_id", "window_id", "window", "unique_id", "uuid")
 
@@ -73,11 +72,12 @@ def read_inputs(readings: Path, options: KnownOptions) -> Inputs:
     )
     given, roles, notes = None, found.roles, found.notes
     if options.given is not None:
-        given = given_labels(table, options.given, found.totals.classes, place)
+        classes = found.supervision.totals.classes
+        given = given_labels(table, options.given, classes, place)
         roles = {**roles, options.given: "the given labels"}
         n_given = sum(one is not None for one in given.tolist())
         notes = [*notes, f"{counted(n_given, 'label')} given in {options.given!r}"]
-    known = Supervision(found.bags, found.totals, given, found.groups, found.left_out)
+    known = replace(found.supervision, given=given)
     return Inputs(readings, table, place, known, roles, found.rules, notes)
 
 
@@ -150,8 +150,7 @@ def id_column(table: Any, asked: str | None) -> str | None:
     """Return the column of row ids: the one asked for, or one called so."""
     if asked is not None:
         return asked
-    folded = {name.strip().casefold(): name for name in reversed(table.column_names)}
-    return next((folded[name] for name in _USUAL_IDS if name in folded), None)
+    return first_called(table.column_names, _USUAL_IDS)
 
 
 def require_ids(table: Any, column: str, where: str, place: Callable[[int], str]) -> None:

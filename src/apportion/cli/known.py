@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from apportion._typing import AnyArray, BoolArray
+from apportion._typing import AnyArray
 from apportion.cli.options import KnownOptions
-from apportion.cli.talk import CommandLineError, counted
+from apportion.cli.talk import CommandLineError
 from apportion.diary import UNKNOWN, DiaryBags, DiaryRules, diary_bags
-from apportion.diary.columns import ROLES, find_roles
+from apportion.diary.columns import ROLES
 from apportion.diary.recording import WINDOW_ROLES
-from apportion.exceptions import FileError, SupervisionError, name_some
+from apportion.exceptions import FileError, SupervisionError, counted, name_some
 from apportion.files.read import no_column
 from apportion.files.sheet import read_sheet
 from apportion.files.totals_table import TotalsTable, read_totals
+from apportion.labelling import Supervision
 from apportion.tables import factorize, plain_name
-from apportion.totals import Totals
 
 NONWEAR = "the marks of non-wear"
 _MUCH_UNKNOWN = 0.05
@@ -30,33 +30,24 @@ _UNIT_WORDS = {"share": "shares", "percent": "percentages", "count": "counts"}
 
 @dataclass(frozen=True)
 class Known:
-    """Bags, totals and how they were found.
+    """What is known of the rows, and how it was found.
 
     Attributes
     ----------
-    bags : ndarray of shape (n_rows,)
-        Bag ids; None = in no bag.
-    totals : Totals
-        The bags' totals.
+    supervision : Supervision
+        Bags and totals.
     roles : dict of str to str
         Columns that play a role, and which.
     notes : list of str
         What was found.
     rules : list of str
         The rules that were used, one a line.
-    groups : ndarray of shape (n_rows,), or None
-        Whose rows they are, where every participant has a graph of their own.
-    left_out : dict of str to ndarray of bool
-        Rows that are not labelled, by reason code.
     """
 
-    bags: AnyArray
-    totals: Totals
+    supervision: Supervision
     roles: dict[str, str]
     notes: list[str]
     rules: list[str] = field(default_factory=list)
-    groups: AnyArray | None = None
-    left_out: dict[str, BoolArray] = field(default_factory=dict)
 
 
 def require_one_source(options: KnownOptions) -> None:
@@ -114,7 +105,8 @@ def known_from_table(table: Any, path: Path, options: KnownOptions) -> Known:
     unused = [repr(bag) for bag in ids if bag not in seen]
     if unused:
         notes.append(f"{counted(len(unused), 'bag')} without a row: {name_some(unused, 3)}")
-    return Known(bags, read.totals, {options.bags: "the bags"}, notes)
+    supervision = Supervision(bags, read.totals, None, None, {})
+    return Known(supervision, {options.bags: "the bags"}, notes)
 
 
 def known_from_diary(
@@ -147,23 +139,17 @@ def known_from_diary(
         time_format=options.time_format,
         place=place,
     )
-    roles = {}
-    for role in WINDOW_ROLES:
-        column = _window_column(table, role, getattr(options, role))
-        if column is not None:
-            roles[column] = NONWEAR if role == "nonwear" else f"the {role}"
-    period = find_roles(sheet, columns).column.get("period")
-    if period in table.column_names:
-        roles[str(period)] = "the period"
+    roles = {
+        column: NONWEAR if role == "nonwear" else f"the {role}"
+        for role, column in matched.columns.items()
+    }
     groups, why = _groups(matched, options.graphs)
+    left_out = {"non-wear": matched.left_out}
     return Known(
-        matched.bags,
-        matched.totals,
+        Supervision(matched.bags, matched.totals, None, groups, left_out),
         roles,
         list(matched.notes),
         [*_rules(options).describe(), *_more_rules(options), why],
-        groups,
-        {"non-wear": matched.left_out},
     )
 
 
@@ -287,9 +273,3 @@ def _groups(matched: DiaryBags, graphs: str) -> tuple[AnyArray | None, str]:
         f"--graphs auto: {apart}, because at least {share:.0%} of the time is {UNKNOWN!r}, which "
         "is something else for everybody"
     )
-
-
-def _window_column(table: Any, role: str, asked: str | None) -> str | None:
-    folded = {name.strip().casefold(): name for name in reversed(table.column_names)}
-    usual = (folded[name] for name in WINDOW_ROLES[role] if name in folded)
-    return asked if asked is not None else next(usual, None)

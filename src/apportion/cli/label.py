@@ -20,9 +20,9 @@ from apportion.cli.options import (
     with_groups,
 )
 from apportion.cli.show import as_json, show_report, summary_of
-from apportion.cli.talk import CommandLineError, counted, in_options, say, stages, with_exit_codes
+from apportion.cli.talk import CommandLineError, in_options, say, stages, with_exit_codes
 from apportion.estimators import LPLLP
-from apportion.exceptions import SupervisionError
+from apportion.exceptions import SupervisionError, counted
 from apportion.features import Encoded, Recipe
 from apportion.files.labels import require_ending
 from apportion.files.write import replacing, require_writable

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,30 +20,19 @@ from apportion.cli.known import require_column
 from apportion.cli.label import missing_notes
 from apportion.cli.options import OutputOptions, with_groups
 from apportion.cli.show import as_json, reasons_of
-from apportion.cli.talk import CommandLineError, counted, say, stages, with_exit_codes
+from apportion.cli.talk import CommandLineError, say, stages, with_exit_codes
 from apportion.diary.recording import marks_of_nonwear
 from apportion.diary.table import Table
-from apportion.exceptions import FileError, SavedModelError
+from apportion.exceptions import FileError, SavedModelError, counted
 from apportion.features import Recipe
 from apportion.files.labels import require_ending
 from apportion.files.read import place_in, read_columns
 from apportion.files.text import require_file
 from apportion.files.write import require_writable
-from apportion.labelling import joined_codes
+from apportion.labelling import Answer, joined_codes, places_among
 from apportion.progress import tell
 from apportion.saved import SavedModel, load_model
 from apportion.tables import plain_name
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """Labels of new rows, as `Labelled` has them."""
-
-    classes: AnyArray
-    labels: AnyArray
-    masses: FloatArray
-    confidence: FloatArray
-    reasons: AnyArray
 
 
 @with_exit_codes
@@ -106,7 +94,7 @@ def predict(
 
 def _predicted(
     saved: SavedModel, recipe: Recipe, table: Any, place: Callable[[int], str]
-) -> tuple[Predicted, list[str]]:
+) -> tuple[Answer, list[str]]:
     assert saved.model is not None
     if recipe.width != saved.model.n_features_in_:
         raise SavedModelError(
@@ -142,7 +130,7 @@ def _predicted(
 
 def _known_again(
     saved: SavedModel, table: Any, asked: str | None, path: Path
-) -> tuple[Predicted, list[str]]:
+) -> tuple[Answer, list[str]]:
     name = asked or str(saved.extra.get("id_column"))
     require_column(table, name, path.name)
     rows = saved.lookup(plain_name(one) for one in table.column(name).to_pylist())
@@ -156,8 +144,7 @@ def _known_again(
         )
     assert saved.label_distributions is not None
     assert saved.labels is not None
-    place = {label: h for h, label in enumerate(saved.classes.tolist())}
-    best = np.array([place[one] for one in saved.labels.tolist()])[rows]
+    best = places_among(saved.labels, saved.classes)[rows]
     n_new = int(new.sum())
     notes = [f"{counted(n_new, 'row')} that the model does not know"] * bool(n_new)
     return _answer(saved, saved.label_distributions[rows], best, new, {"unknown-row": new}), notes
@@ -169,14 +156,14 @@ def _answer(
     best: AnyArray,
     out: BoolArray,
     marks: Mapping[str, BoolArray],
-) -> Predicted:
+) -> Answer:
     labels = saved.classes[best].astype(object)
     labels[out] = None
     confidence = masses[np.arange(len(masses)), best]
-    return Predicted(saved.classes, labels, masses, confidence, joined_codes(marks))
+    return Answer(saved.classes, labels, masses, confidence, joined_codes(marks))
 
 
-def _summary(found: Predicted, notes: list[str]) -> dict[str, Any]:
+def _summary(found: Answer, notes: list[str]) -> dict[str, Any]:
     labels = [str(one) for one in found.labels.tolist() if one is not None]
     return {
         "apportion": apportion.__version__,

@@ -15,9 +15,9 @@ from rich.table import Table
 import apportion
 from apportion._typing import FloatArray
 from apportion.bag_report import BagReport
-from apportion.cli.answer import Answer
-from apportion.cli.talk import counted, printable, talk
-from apportion.labelling import REASONS, Labelled
+from apportion.cli.talk import printable, talk
+from apportion.exceptions import counted
+from apportion.labelling import REASONS, Answer, Labelled
 
 _MOST_BAGS = 12
 

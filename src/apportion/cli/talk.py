@@ -114,18 +114,6 @@ def in_options(note: str) -> str:
     return note.replace("some labels in `y`", "some labels (--given)")
 
 
-def counted(n: int, word: str) -> str:
-    """Return a number of things in words.
-
-    Examples
-    --------
-    >>> counted(1, "row"), counted(1200, "class")
-    ('1 row', '1,200 classes')
-    """
-    ending = "" if n == 1 else "es" if word.endswith("s") else "s"
-    return f"{n:,} {word}{ending}"
-
-
 @contextmanager
 def stages(quiet: bool = False) -> Iterator[None]:
     """Show the stages of long work: bars on a terminal, else a line for each."""

@@ -15,9 +15,7 @@ from apportion.diary.durations import UNITS, Amount, read_amount, unit_in_name
 from apportion.diary.periods import Spans, name_in, read_periods
 from apportion.exceptions import DiaryError, name_some
 from apportion.files.sheet import Sheet
-
-SHARES_SUM_WITHIN = 0.011
-"""Shares that are printed with two digits sum to 1 within this."""
+from apportion.totals import SHARES_SUM_WITHIN
 
 
 @dataclass(frozen=True)

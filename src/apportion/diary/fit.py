@@ -13,10 +13,10 @@ from apportion.diary.bounds import (
     reported_durations,
     rounding_step,
 )
-from apportion.diary.entries import SHARES_SUM_WITHIN, Entries
+from apportion.diary.entries import Entries
 from apportion.diary.rules import DiaryRules
 from apportion.exceptions import DiaryError, name_some
-from apportion.totals import Totals
+from apportion.totals import SHARES_SUM_WITHIN, Totals
 
 UNKNOWN = "unknown"
 _NOTHING = 1e-9

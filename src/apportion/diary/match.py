@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from apportion.diary.fit import fit_entries
 from apportion.diary.recording import Recording, read_recording
 from apportion.diary.rules import DiaryRules
 from apportion.diary.table import Table
-from apportion.exceptions import DiaryError, name_some
+from apportion.exceptions import DiaryError, counted, name_some
 from apportion.files.sheet import sheet_of
 from apportion.totals import Totals
 
@@ -38,6 +38,8 @@ class DiaryBags:
         Whose window it is.
     hours, recorded_hours : dict of str to float
         How long each bag's period was, and how much of it was recorded.
+    columns : dict of str to str
+        Which columns of the windows are the `participant`, `start`, `end`, `nonwear`, `period`.
     notes : tuple of str
         What was found and decided, in sentences.
     """
@@ -48,6 +50,7 @@ class DiaryBags:
     participants: AnyArray | None
     hours: dict[str, float]
     recorded_hours: dict[str, float]
+    columns: dict[str, str]
     notes: tuple[str, ...]
 
 
@@ -130,6 +133,9 @@ def diary_bags(
     table = Table(windows)
     columns = {"participant": participant, "start": start, "end": end, "nonwear": nonwear}
     recording = read_recording(table, columns, length=window, time_format=time_format, place=place)
+    period = roles.column.get("period")
+    if period in table.names:
+        recording = replace(recording, columns={**recording.columns, "period": str(period)})
     whose = owners(entries, recording, sheet.name)
     zone, zone_notes = common_zone(timezone, entries, recording)
     recording = recording.in_zone(zone, place)
@@ -180,6 +186,7 @@ def _bags(
         participants=recording.participants,
         hours=dict(zip(fitted.ids, (period[kept] / 3600.0).tolist(), strict=True)),
         recorded_hours=dict(zip(fitted.ids, (recorded[kept] / 3600.0).tolist(), strict=True)),
+        columns=recording.columns,
         notes=(
             *_read_as(name, entries),
             *recording.notes,
@@ -196,8 +203,8 @@ def _read_as(name: str, entries: Entries) -> list[str]:
     n_people = len({who for who in entries.participants if who is not None})
     whose = f" of {n_people} participants" if n_people > 1 else ""
     text = (
-        f"{name}: {_counted(len(entries.names), 'entry', 'entries')}{whose}, {entries.form} form, "
-        f"{_counted(len(entries.classes), 'activity', 'activities')}: "
+        f"{name}: {counted(len(entries.names), 'entry')}{whose}, {entries.form} form, "
+        f"{counted(len(entries.classes), 'activity')}: "
         f"{name_some(entries.classes, 12)}"
     )
     if entries.bare_unit is not None:
@@ -206,10 +213,6 @@ def _read_as(name: str, entries: Entries) -> list[str]:
     if not entries.unused:
         return [text]
     return [text, f"columns of {name} that are not used: {name_some(entries.unused, 12)}"]
-
-
-def _counted(n: int, one: str, several: str) -> str:
-    return f"{n:,} {one if n == 1 else several}"
 
 
 def _left_over(

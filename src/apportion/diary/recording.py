@@ -54,6 +54,8 @@ class Recording:
         The usual seconds of a window; NaN where it is not known.
     notes : tuple of str
         What was found, in sentences.
+    columns : dict of str to str
+        Which columns these are, by role.
     """
 
     codes: IntArray
@@ -65,6 +67,7 @@ class Recording:
     off: BoolArray
     length: float
     notes: tuple[str, ...]
+    columns: dict[str, str]
 
     @property
     def n_rows(self) -> int:
@@ -186,7 +189,8 @@ def read_recording(
             f"{int(off.sum()):,} of {len(off):,} windows have a true {chosen['nonwear']!r}: they "
             "are not labelled, and their time counts as not recorded"
         )
-    return Recording(codes, names, starts, ends, absolute, zone, off, seconds, tuple(notes))
+    used = {role: column for role, column in chosen.items() if column is not None}
+    return Recording(codes, names, starts, ends, absolute, zone, off, seconds, tuple(notes), used)
 
 
 def window_seconds(length: Any) -> float:

@@ -9,6 +9,7 @@ import narwhals.stable.v1 as nw
 
 from apportion.exceptions import DiaryError, name_some
 from apportion.files.sheet import frame_of
+from apportion.tables import first_called
 
 
 class Table:
@@ -60,8 +61,7 @@ class Table:
                     f"name the column that holds the {role}",
                 )
             return asked
-        folded = {name.strip().casefold(): name for name in reversed(self.names)}
-        return next((folded[name] for name in usual if name in folded), None)
+        return first_called(self.names, usual)
 
 
 def _length(column: Any) -> int:

@@ -16,6 +16,7 @@ from apportion.files.text import (
     encoding_of,
     has_decimal_comma,
     refuse_bad_names,
+    wrong_length,
 )
 
 _START = 2**16
@@ -173,13 +174,8 @@ class CsvText:
                 row = -1
                 for row, (line, cells) in enumerate(records):
                     if len(cells) != width:
-                        return FileError(
-                            self._words(row, line),
-                            f"{len(cells)} cell{'s' * (len(cells) != 1)}",
-                            f"{width}, as in the header",
-                            "correct the line; put cells that contain the separator "
-                            f"{self._delimiter!r} into quotation marks",
-                        )
+                        where = self._words(row, line)
+                        return wrong_length(where, len(cells), width, self._delimiter)
                 if row < 0:
                     return no_row(self.path)
         except csv.Error:

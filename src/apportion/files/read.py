@@ -12,12 +12,17 @@ from typing import Any
 
 from apportion.exceptions import FileError, name_some
 from apportion.files.csv_text import CsvText, first_sentence, no_row
-from apportion.files.text import refuse_bad_names, require_file, text_of
+from apportion.files.text import (
+    PARQUET_ENDINGS,
+    TEXT_ENDINGS,
+    refuse_bad_names,
+    require_file,
+    text_of,
+)
 
 _ATTRIBUTE = re.compile(
     r"""\s*@attribute\s+(?:["'](?P<quoted>[^"']+)["']|(?P<plain>\S+))""", re.IGNORECASE
 )
-_PARQUET = (".parquet", ".pq")
 
 
 def read_columns(
@@ -38,11 +43,11 @@ def read_columns(
     file = Path(path)
     require_file(file)
     ending = file.suffix.lower()
-    if ending in _PARQUET:
+    if ending in PARQUET_ENDINGS:
         table = _read_parquet(file, columns)
     elif ending == ".arff":
         table = _read_arff(file, encoding)
-    elif ending in (".csv", ".tsv", ".txt", ""):
+    elif ending in TEXT_ENDINGS:
         table = CsvText(file, encoding).columns()
     else:
         raise FileError(
@@ -76,7 +81,7 @@ def no_column(name: str, columns: Sequence[str], where: str) -> FileError:
 def place_in(path: str | Path, row: int, *, encoding: str | None = None) -> str:
     """Return where a row of a file stands, in words; a text file is read for it."""
     file = Path(path)
-    if file.suffix.lower() in (*_PARQUET, ".arff"):
+    if file.suffix.lower() in (*PARQUET_ENDINGS, ".arff"):
         return f"{file.name}, row {row}"
     return CsvText(file, encoding).place(row)
 

@@ -15,14 +15,15 @@ from narwhals.exceptions import DuplicateError
 
 from apportion.exceptions import FileError, name_some
 from apportion.files.text import (
+    PARQUET_ENDINGS,
+    TEXT_ENDINGS,
     decimal_text,
     delimiter_of,
     refuse_bad_names,
     require_file,
     text_of,
+    wrong_length,
 )
-
-_TEXT = (".csv", ".tsv", ".txt", "")
 
 
 @dataclass(frozen=True)
@@ -96,14 +97,14 @@ def read_sheet(path: str | Path, *, encoding: str | None = None) -> Sheet:
     """Return a small table from a CSV or Parquet file."""
     file = Path(path)
     ending = file.suffix.lower()
-    if ending in (".parquet", ".pq"):
+    if ending in PARQUET_ENDINGS:
         from apportion.files.read import read_columns
 
         table = read_columns(file)
         rows = [list(row) for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
         return _sheet(file.name, table.column_names, rows)
     require_file(file)
-    if ending not in _TEXT:
+    if ending not in TEXT_ENDINGS:
         raise FileError(
             file.name,
             f"a {ending} file",
@@ -126,13 +127,8 @@ def read_sheet(path: str | Path, *, encoding: str | None = None) -> Sheet:
                 refuse_bad_names(names, file.name)
                 continue
             if len(cells) < len(names) or any(cell.strip() for cell in cells[len(names) :]):
-                raise FileError(
-                    f"{file.name}, line {reader.line_num}",
-                    "1 cell" if len(cells) == 1 else f"{len(cells)} cells",
-                    f"{len(names)}, as in the header",
-                    "correct the line; put cells that contain the separator "
-                    f"{delimiter!r} into quotation marks",
-                )
+                where = f"{file.name}, line {reader.line_num}"
+                raise wrong_length(where, len(cells), len(names), delimiter)
             rows.append([decimal_text(cell, delimiter) for cell in cells[: len(names)]])
             places.append(f"line {reader.line_num}")
     except csv.Error as error:

@@ -8,7 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from apportion.exceptions import FileError
+from apportion.exceptions import FileError, counted
+
+TEXT_ENDINGS = (".csv", ".tsv", ".txt", "")
+PARQUET_ENDINGS = (".parquet", ".pq")
 
 _SEPARATORS = ",;\t|"
 _CHUNK = 2**22
@@ -108,6 +111,17 @@ def empty_file(path: Path) -> FileError:
         "an empty file",
         "a header and at least one line",
         "check that it is the right file",
+    )
+
+
+def wrong_length(where: str, found: int, wanted: int, delimiter: str) -> FileError:
+    """Return the error for a line with more or fewer cells than the header."""
+    return FileError(
+        where,
+        counted(found, "cell"),
+        f"{wanted}, as in the header",
+        f"correct the line; put cells that contain the separator {delimiter!r} into quotation "
+        "marks",
     )
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from apportion._typing import FloatArray
 from apportion.exceptions import FileError, name_some
 from apportion.files.sheet import Sheet
-from apportion.tables import is_missing, plain_name
-from apportion.totals import Totals
+from apportion.tables import first_called, is_missing, plain_name
+from apportion.totals import SHARES_SUM_WITHIN, Totals
 
 Unit = Literal["auto", "share", "percent", "count"]
 Cells = dict[str, dict[str, float]]
@@ -20,8 +20,6 @@ Cells = dict[str, dict[str, float]]
 _BAG = ("bag", "bags", "group", "id")
 _CLASS = ("class", "label", "activity")
 _AMOUNT = ("share", "percent", "count", "amount", "total", "value", "proportion")
-_ROUNDED = 0.011
-"""Shares that are printed with two digits sum to 1 within this."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +56,9 @@ def read_totals(sheet: Sheet, bag_column: str, unit: Unit = "auto") -> TotalsTab
         What the numbers are; a percent sign says so too. `"auto"`: shares or percentages where
         every bag sums to 1 or 100, counts where all are whole numbers.
     """
-    names = {name.strip().casefold(): name for name in reversed(sheet.columns)}
-    ids = next((names[n] for n in (bag_column.casefold(), *_BAG) if n in names), sheet.columns[0])
-    label = next((names[n] for n in _CLASS if n in names and names[n] != ids), None)
-    amount = next((names[n] for n in _AMOUNT if n in names and names[n] != ids), None)
+    ids = first_called(sheet.columns, (bag_column.casefold(), *_BAG)) or sheet.columns[0]
+    others = [name for name in sheet.columns if name != ids]
+    label, amount = first_called(others, _CLASS), first_called(others, _AMOUNT)
     if label is not None and amount is not None:
         cells, places = _long(sheet, ids, label, amount)
         signed = _has_percent_signs(sheet, [amount])
@@ -69,7 +66,7 @@ def read_totals(sheet: Sheet, bag_column: str, unit: Unit = "auto") -> TotalsTab
             unit = amount.casefold()  # type: ignore[assignment]
     else:
         cells, places = _wide(sheet, ids)
-        signed = _has_percent_signs(sheet, [name for name in sheet.columns if name != ids])
+        signed = _has_percent_signs(sheet, others)
     if signed and unit == "count":
         raise FileError(
             sheet.name, "percentages", "counts, as --unit count says", "leave out --unit"
@@ -85,7 +82,7 @@ def read_totals(sheet: Sheet, bag_column: str, unit: Unit = "auto") -> TotalsTab
     whole = 100.0 if found == "percent" else 1.0
     _refuse_wrong_sums(cells, places, whole)
     shares = {bag: {h: x / whole for h, x in row.items()} for bag, row in cells.items()}
-    return TotalsTable(Totals.from_proportions(shares, tolerance=_ROUNDED), found, places)
+    return TotalsTable(Totals.from_proportions(shares, tolerance=SHARES_SUM_WITHIN), found, places)
 
 
 def _wide(sheet: Sheet, ids: str) -> tuple[Cells, dict[str, str]]:
@@ -147,7 +144,8 @@ def _unit(values: FloatArray, places: Sequence[str]) -> Unit:
             "say what the numbers are with --unit",
         )
     sums = values[complete].sum(axis=1)
-    shares, percentages = np.abs(sums - 1.0) <= _ROUNDED, np.abs(sums - 100.0) <= 100 * _ROUNDED
+    shares = np.abs(sums - 1.0) <= SHARES_SUM_WITHIN
+    percentages = np.abs(sums - 100.0) <= 100 * SHARES_SUM_WITHIN
     if shares.all():
         return "share"
     if percentages.all():
@@ -167,8 +165,8 @@ def _refuse_wrong_sums(cells: Cells, places: dict[str, str], whole: float) -> No
     for bag, row in cells.items():
         values = np.array(list(row.values()))
         total, most = float(np.nansum(values)), "at most " * bool(np.isnan(values).any())
-        short = not most and total < whole * (1.0 - _ROUNDED)
-        if short or total > whole * (1.0 + _ROUNDED):
+        short = not most and total < whole * (1.0 - SHARES_SUM_WITHIN)
+        if short or total > whole * (1.0 + SHARES_SUM_WITHIN):
             raise FileError(
                 f"{places[bag]} (bag {bag!r})",
                 f"{'shares' if whole == 1.0 else 'percentages'} that sum to {total:g}",

@@ -163,11 +163,6 @@ class Graph(BaseEstimator, ABC):
         return self._components
 
 
-def counted_rows(number: int) -> str:
-    """Return a number of fitted rows in words."""
-    return f"{number:,} training row{'s' * (number != 1)}"
-
-
 def smoothness_of(labels: IntArray, heard: FloatArray) -> float:
     """Return how much of what the rows hear, class by class, is their own label."""
     own = total(lambda h, label: h[np.arange(len(h)), label].sum(), heard, labels)

@@ -10,7 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
-from apportion.graph.base import FAR, Affinity, Graph, counted_rows
+from apportion.exceptions import counted
+from apportion.graph.base import FAR, Affinity, Graph
 from apportion.graph.neighbours import SEARCHING, distances_to, neighbour_search
 from apportion.hashing import hash_ranks
 from apportion.progress import tell
@@ -182,7 +183,7 @@ class KNNGraph(Graph):
 
     def rows_in_state(self) -> str:
         """Return how many rows are in `state`: all."""
-        return counted_rows(self._copies.shape[0])
+        return counted(self._copies.shape[0], "training row")
 
     def _check_parameters(self) -> None:
         if not isinstance(self.n_neighbors, Integral) or self.n_neighbors < 1:

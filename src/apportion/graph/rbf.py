@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
-from apportion.graph.base import FAR, Affinity, Graph, counted_rows
+from apportion.exceptions import counted
+from apportion.graph.base import FAR, Affinity, Graph
 from apportion.memory import refuse_if_too_large
 from apportion.threads import in_threads, slices
 from apportion.zipped import LEAST_POSITIVE, Stored
@@ -105,7 +106,7 @@ class RBFGraph(Graph):
 
     def rows_in_state(self) -> str:
         """Return how many rows are in `state`: all."""
-        return counted_rows(len(self._X))
+        return counted(len(self._X), "training row")
 
     def _hold(self, X: Any, gamma: float) -> None:
         """Keep what new rows are compared with."""
