@@ -72,6 +72,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
     label_distributions_: FloatArray
     transduction_: AnyArray
     tied_: AnyArray
+    bag_codes_: IntArray
     bag_report_: BagReport
     diagnosis_: Diagnosis
 
@@ -190,6 +191,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         self.label_distributions_ = F
         self.transduction_ = matched.classes[labels]
         self.tied_ = tied
+        self.bag_codes_ = matched.codes
         self.bag_report_ = report_bags(matched, decodings, self.decode)
 
     def _warn_of_design(self, matched: Bags) -> None:

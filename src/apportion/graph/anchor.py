@@ -10,11 +10,11 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.graph.base import FAR, Affinity, Graph
 from apportion.graph.neighbours import FlatSearch, SinglePrecision, distances_to
 from apportion.graph.row_parts import multiply, some_rows, transposed
-from apportion.hashing import hash_sample
+from apportion.hashing import hash_sample, row_hashes
 from apportion.memory import refuse_if_too_large
 from apportion.progress import tell, told
 from apportion.threads import BLOCK_ROWS, blockwise, in_threads, slices
@@ -123,6 +123,23 @@ class AnchorGraph(Graph):
     def multiply(self, F: FloatArray) -> FloatArray:
         """Return W F."""
         return self.from_anchors(self.voices(F))
+
+    def similar_rows(self, rows: IntArray) -> Affinity:
+        """Return W[rows], less what a row is to itself: how similar these rows are to others."""
+        W = sparse.csr_array(self.ties_[rows] @ sparse.diags_array(1.0 / self.masses_))
+        W = sparse.coo_array(W @ self.ties_.T)
+        others = rows[W.row] != W.col
+        return sparse.csr_array(
+            (W.data[others], (W.row[others], W.col[others])), shape=(len(rows), self.n_rows_)
+        )
+
+    def features_of(self, rows: IntArray) -> FloatArray:
+        """Return the means of fitted rows' anchors, which stand in for their features."""
+        return np.asarray(self.ties_[rows] @ self.anchors_)
+
+    def hashes(self) -> UIntArray:
+        """Return a hash of every row's ties."""
+        return row_hashes(self.ties_.data.reshape(self.n_rows_, -1))
 
     def hear(self, F: FloatArray) -> FloatArray:
         """Return what each row hears from the others, 0 where there are none."""

@@ -12,8 +12,9 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator
 
-from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.graph.row_parts import multiply
+from apportion.hashing import scramble
 from apportion.threads import total
 from apportion.zipped import Stored
 
@@ -110,6 +111,18 @@ class Graph(BaseEstimator, ABC):
         if sparse.issparse(self.affinity_):
             return multiply(self.affinity_, F)
         return np.asarray(self.affinity_ @ F)
+
+    def similar_rows(self, rows: IntArray) -> Affinity:
+        """Return W[rows]: how similar these rows are to all rows."""
+        return self.affinity_[rows]
+
+    def features_of(self, rows: IntArray) -> FloatArray | None:
+        """Return the features of fitted rows as far as the graph keeps them, None if not at all."""
+        return None
+
+    def hashes(self) -> UIntArray:
+        """Return a hash of what the graph knows of each row; of its position if that is nothing."""
+        return scramble(np.arange(self.n_rows_, dtype=np.uint64))
 
     def hear(self, F: FloatArray) -> FloatArray:
         """Return S F: what each row hears from its neighbours, 0 where it has none."""

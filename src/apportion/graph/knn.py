@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy import sparse
 
-from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.exceptions import counted
 from apportion.graph.base import FAR, Affinity, Graph
 from apportion.graph.neighbours import SEARCHING, distances_to, neighbour_search
-from apportion.hashing import hash_ranks
+from apportion.hashing import hash_ranks, row_hashes
 from apportion.progress import tell
 from apportion.zipped import LEAST_POSITIVE, PLACES, Stored
 
@@ -130,6 +130,14 @@ class KNNGraph(Graph):
     def crowded_rows(self) -> IntArray:
         """Return the rows all of whose k nearest neighbours equal them."""
         return np.flatnonzero(self._crowded)
+
+    def features_of(self, rows: IntArray) -> FloatArray:
+        """Return the features of fitted rows."""
+        return self._lists.points[self._copies.indices[rows]]
+
+    def hashes(self) -> UIntArray:
+        """Return a hash of every row's features."""
+        return row_hashes(self._lists.points)[self._copies.indices]
 
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
         """Return the similarities of new rows to their k nearest fitted rows, and who is far."""

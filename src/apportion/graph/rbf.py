@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.exceptions import counted
 from apportion.graph.base import FAR, Affinity, Graph
+from apportion.hashing import row_hashes
 from apportion.memory import refuse_if_too_large
 from apportion.threads import in_threads, slices
 from apportion.zipped import LEAST_POSITIVE, Stored
@@ -78,6 +79,14 @@ class RBFGraph(Graph):
         """Return all rows where all are equal, else none: the γ of the grid copes with the rest."""
         all_equal = len(self._X) > 1 and bool((self._X[0] == self._X).all())
         return np.arange(len(self._X)) if all_equal else np.empty(0, dtype=np.intp)
+
+    def features_of(self, rows: IntArray) -> FloatArray:
+        """Return the features of fitted rows."""
+        return np.asarray(self._X[rows])
+
+    def hashes(self) -> UIntArray:
+        """Return a hash of every row's features."""
+        return row_hashes(self._X)
 
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
         """Return exp(-γ (‖x - x_j‖² - min_j ‖x - x_j‖²)) for new rows x, and the isolated rows."""

@@ -1,0 +1,1 @@
+"""What plots and the report show, as plain arrays: looks of classes, runs of labels, a map."""

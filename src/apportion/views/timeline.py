@@ -1,0 +1,267 @@
+"""Labels over time: windows of one label that follow each other are a segment of a day."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
+
+SECOND = 1_000_000
+DAY = 24 * 3600 * SECOND
+MOST_SEGMENTS = 60_000
+"""Segments of a whole recording: more would make a report too large."""
+
+MOST_A_LANE = 2_000
+"""Segments of a day: more cannot be seen."""
+
+_GAP = 0.5
+_FEW = 50
+
+
+@dataclass(frozen=True)
+class Times:
+    """When windows were recorded, and of whom.
+
+    Attributes
+    ----------
+    starts, ends : ndarray of shape (n_rows,)
+        What a clock showed, in microseconds since 1970, or since the recording began.
+    participants : ndarray of shape (n_rows,), or None
+        Whose window it is.
+    dated : bool
+        Whether the clock showed dates, not only the time that had passed.
+    day_start : int
+        When a day begins, in microseconds after midnight.
+    """
+
+    starts: IntArray
+    ends: IntArray
+    participants: AnyArray | None = None
+    dated: bool = True
+    day_start: int = 0
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Segments of days: windows that follow each other and have one label.
+
+    Attributes
+    ----------
+    participants : list of str
+        The participants; one empty name where windows name nobody.
+    days : list of str
+        The name of each lane, a day of a participant.
+    participant : ndarray of shape (n_lanes,)
+        Whose lane it is, as a position in `participants`.
+    lane : ndarray of shape (n_segments,)
+        Each segment's lane.
+    start, end : ndarray of shape (n_segments,)
+        When a segment begins and ends, in seconds after midnight of its lane's day.
+    label : ndarray of shape (n_segments,)
+        Its class, as a position; -1 where its windows have no label.
+    n_rows : ndarray of shape (n_segments,)
+        How many windows it has.
+    confidence, lowest : ndarray of shape (n_segments,)
+        Mean and least confidence of its windows; NaN without a label.
+    lane_of_row : ndarray of shape (n_rows,)
+        Each window's lane.
+    slot : ndarray of shape (n_lanes,)
+        Where a lane has too many segments: the seconds of the slots of which each shows the label
+        that most of its windows have; else 0.
+    """
+
+    participants: list[str]
+    days: list[str]
+    participant: IntArray
+    lane: IntArray
+    start: FloatArray
+    end: FloatArray
+    label: IntArray
+    n_rows: IntArray
+    confidence: FloatArray
+    lowest: FloatArray
+    lane_of_row: IntArray
+    slot: FloatArray
+
+    @property
+    def n_segments(self) -> int:
+        """The number of segments."""
+        return len(self.lane)
+
+
+def timeline_of(
+    times: Times,
+    labels: IntArray,
+    confidence: FloatArray,
+    *,
+    most: int = MOST_SEGMENTS,
+    most_a_lane: int = MOST_A_LANE,
+) -> Timeline:
+    """Return the segments of every participant's days.
+
+    A segment ends where the label changes, where the day ends, and where at least half a window
+    is missing. A window belongs to the day that holds its middle.
+
+    Parameters
+    ----------
+    times : Times
+        When the windows were recorded.
+    labels : ndarray of shape (n_rows,)
+        Classes, as positions; -1 = no label.
+    confidence : ndarray of shape (n_rows,)
+        The windows' confidence.
+    most, most_a_lane : int
+        The most segments in all, and in a lane. A lane with more is cut into slots of equal
+        length, and each shows the label that most of its windows have.
+
+    Examples
+    --------
+    >>> hours = np.arange(4) * 3600 * SECOND
+    >>> times = Times(hours, hours + 3600 * SECOND)
+    >>> shown = timeline_of(times, np.array([0, 0, 1, 0]), np.array([0.9, 0.7, 0.8, 1.0]))
+    >>> shown.label.tolist(), shown.end.tolist(), shown.confidence.tolist()
+    ([0, 1, 0], [7200.0, 10800.0, 14400.0], [0.8, 0.8, 1.0])
+    """
+    windows = _Windows(times, labels, confidence)
+    found = _segments(windows)
+    n_lanes = len(windows.days)
+    if len(found.lane) > most:
+        most_a_lane = min(most_a_lane, max(most // max(n_lanes, 1), _FEW))
+    crowded = np.bincount(found.lane, minlength=n_lanes) > most_a_lane
+    slot = np.where(crowded, np.ceil(windows.spans() / most_a_lane * 1000.0) / 1000.0, 0.0)
+    if crowded.any():
+        kept, cut = ~crowded[found.lane], crowded[windows.lane]
+        found = _sorted(found.take(kept), _slots(windows.take(cut), slot))
+    return Timeline(
+        participants=windows.names,
+        days=windows.days,
+        participant=windows.participant,
+        lane_of_row=windows.lane,
+        slot=slot,
+        **found._asdict(),
+    )
+
+
+class _Segments(NamedTuple):
+    """Segments: see `Timeline`."""
+
+    lane: AnyArray
+    start: AnyArray
+    end: AnyArray
+    label: AnyArray
+    n_rows: AnyArray
+    confidence: AnyArray
+    lowest: AnyArray
+
+    def take(self, which: AnyArray) -> _Segments:
+        """Return some of the segments."""
+        return _Segments(*(column[which] for column in self))
+
+
+class _Windows:
+    """Windows in the lanes of their days, in seconds after midnight."""
+
+    def __init__(self, times: Times, labels: IntArray, confidence: FloatArray) -> None:
+        self.names, whose = _participants(times.participants, len(times.starts))
+        middle = times.starts + (times.ends - times.starts) // 2
+        day = (middle - times.day_start) // DAY
+        lanes, self.lane = np.unique(np.stack([whose, day]), axis=1, return_inverse=True)
+        self.lane = self.lane.ravel()
+        self.participant = lanes[0].astype(np.intp)
+        self.days = [_day_name(int(one), times.dated) for one in lanes[1]]
+        midnight = lanes[1][self.lane] * DAY
+        self.start = (times.starts - midnight) / SECOND
+        self.end = (times.ends - midnight) / SECOND
+        self.label, self.confidence = labels, confidence
+
+    def take(self, which: AnyArray) -> _Windows:
+        """Return some of the windows."""
+        some = copy(self)
+        for name in ("lane", "start", "end", "label", "confidence"):
+            setattr(some, name, getattr(self, name)[which])
+        return some
+
+    def spans(self) -> FloatArray:
+        """Return the seconds from a lane's first window to its last."""
+        low, high = np.full(len(self.days), np.inf), np.full(len(self.days), -np.inf)
+        np.minimum.at(low, self.lane, self.start)
+        np.maximum.at(high, self.lane, self.end)
+        return high - low
+
+
+def _participants(participants: AnyArray | None, n: int) -> tuple[list[str], IntArray]:
+    if participants is None:
+        return [""], np.zeros(n, dtype=np.int64)
+    names = list(dict.fromkeys(participants.tolist()))
+    place = {name: k for k, name in enumerate(names)}
+    codes = np.array([place[name] for name in participants.tolist()], dtype=np.int64)
+    return [str(name) for name in names], codes
+
+
+def _day_name(day: int, dated: bool) -> str:
+    if not dated:
+        return f"day {day + 1}"
+    weekday = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[(day + 3) % 7]
+    return f"{weekday} {np.datetime64(day, 'D')}"
+
+
+def _segments(windows: _Windows) -> _Segments:
+    """Return the runs of windows with one label, lane by lane."""
+    order = np.lexsort([windows.start, windows.lane])
+    lane, label = windows.lane[order], windows.label[order]
+    start, end = windows.start[order], windows.end[order]
+    gap = np.append(0.0, start[1:] - end[:-1])[: len(order)]
+    usual = float(np.median(end - start)) if len(order) else 0.0
+    new = (gap > _GAP * usual) | _changes(lane) | _changes(label)
+    ones = np.ones(len(order), dtype=np.intp)
+    return _joined(new, _Segments(lane, start, end, label, ones, *2 * [windows.confidence[order]]))
+
+
+def _slots(windows: _Windows, slot: FloatArray) -> _Segments:
+    """Return segments of slots, each with the label that most of its windows have."""
+    length = slot[windows.lane]
+    place = np.floor((windows.start + windows.end) / 2 / length).astype(np.int64)
+    (lane, place), of_row = np.unique(np.stack([windows.lane, place]), axis=1, return_inverse=True)
+    of_row, n_slots, c = of_row.ravel(), len(lane), int(windows.label.max(initial=-1)) + 2
+    counts = np.bincount(of_row * c + windows.label + 1, minlength=n_slots * c)
+    counts = counts.reshape(n_slots, c)
+    label = counts.argmax(axis=1) - 1
+    mine = windows.label == label[of_row]
+    sure = np.bincount(of_row[mine], windows.confidence[mine], n_slots) / counts.max(axis=1)
+    lowest = np.full(n_slots, np.inf)
+    np.minimum.at(lowest, of_row[mine], windows.confidence[mine])
+    begin = place * slot[lane]
+    new = np.append(True, np.diff(place) > 1) | _changes(lane) | _changes(label)
+    parts = _Segments(lane, begin, begin + slot[lane], label, counts.sum(axis=1), sure, lowest)
+    return _joined(new, parts)
+
+
+def _changes(values: IntArray) -> BoolArray:
+    return np.append(True, values[1:] != values[:-1])[: len(values)]
+
+
+def _joined(new: BoolArray, parts: _Segments) -> _Segments:
+    """Return parts joined up to where a new segment begins."""
+    first = np.flatnonzero(new)
+    if not first.size:
+        return parts
+    n_rows = np.add.reduceat(parts.n_rows, first)
+    return _Segments(
+        parts.lane[first],
+        parts.start[first],
+        np.maximum.reduceat(parts.end, first),
+        parts.label[first],
+        n_rows,
+        np.add.reduceat(parts.confidence * parts.n_rows, first) / n_rows,
+        np.minimum.reduceat(parts.lowest, first),
+    )
+
+
+def _sorted(one: _Segments, other: _Segments) -> _Segments:
+    """Return the segments of both, lane by lane, from early to late."""
+    both = _Segments(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
+    return both.take(np.lexsort([both.start, both.lane]))
