@@ -28,6 +28,7 @@ from apportion.exceptions import (
 )
 from apportion.graph import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
 from apportion.parquet import read_rows
+from apportion.report import write_report
 from apportion.totals import Totals
 
 __version__ = version("apportion")
@@ -61,4 +62,5 @@ __all__ = [
     "__version__",
     "diagnose",
     "read_rows",
+    "write_report",
 ]

@@ -13,8 +13,10 @@ import numpy as np
 from sklearn.base import clone
 
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
-from apportion.bag_report import BagReport, joined_reports
+from apportion.bag_report import BagReport, joined_reports, report_bags
 from apportion.bags import match_bags
+from apportion.decode import Decoding
+from apportion.diagnose import Diagnosis, diagnose_bags
 from apportion.estimators import LPLLP
 from apportion.exceptions import SupervisionError
 from apportion.graph import KNNGraph
@@ -98,12 +100,15 @@ class Labelled(Answer):
         Given against assigned.
     models : dict
         The fitted models, by group; the key is None where there is one.
+    rows : dict
+        Which rows each of them was fitted on.
     notes : tuple of str
         What the models warned of, and why their graph is not one of nearest neighbours.
     """
 
     report: BagReport
     models: dict[Any, LPLLP]
+    rows: dict[Any, IntArray]
     notes: tuple[str, ...]
 
 
@@ -138,14 +143,15 @@ def label_rows(
     model = LPLLP(random_state=0) if model is None else model
     n, classes = len(X), known.totals.classes
     marked = {code: np.zeros(n, dtype=bool) for code in REASONS}
-    for code, rows in {**known.left_out, **(marks or {})}.items():
-        marked[code] |= rows
+    for code, which in {**known.left_out, **(marks or {})}.items():
+        marked[code] |= which
     out = np.zeros(n, dtype=bool)
-    for rows in known.left_out.values():
-        out |= rows
+    for which in known.left_out.values():
+        out |= which
     labels = np.full(n, None, dtype=object)
     masses = np.full((n, len(classes)), np.nan)
     models: dict[Any, LPLLP] = {}
+    fitted_rows: dict[Any, IntArray] = {}
     notes: list[str] = []
     if out.any() and known.totals.unit == "mass":
         known = replace(known, totals=_shares_of(known.totals, known.bags))
@@ -161,7 +167,7 @@ def label_rows(
             raise renumbered(error, places.__getitem__) from None
         prefix = "" if group is None else f"{group}: "
         notes += [f"{prefix}{note}" for note in told]
-        models[group] = fitted
+        models[group], fitted_rows[group] = fitted, rows
         labels[rows] = fitted.transduction_
         masses[rows] = fitted.label_distributions_
         for code, found in part.reasons(fitted).items():
@@ -177,8 +183,70 @@ def label_rows(
     place = places_among(labels, classes)
     confidence = np.where(place >= 0, masses[np.arange(n), place], np.nan)
     return Labelled(
-        classes, labels, masses, confidence, joined_codes(marked), report, models, tuple(notes)
+        classes,
+        labels,
+        masses,
+        confidence,
+        joined_codes(marked),
+        report,
+        models,
+        fitted_rows,
+        tuple(notes),
     )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What bags say of labels.
+
+    Attributes
+    ----------
+    report : BagReport
+        Given against assigned.
+    diagnoses : dict
+        What the bags tell apart, by group; the key is None where there is one.
+    rows : dict
+        Which rows are of each group.
+    """
+
+    report: BagReport
+    diagnoses: dict[Any, Diagnosis]
+    rows: dict[Any, IntArray]
+
+
+def judge(labels: AnyArray, known: Supervision, decode: str) -> Judged:
+    """Return what bags say of labels that were found before.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_rows,)
+        Labels; None = not labelled, and not counted in its bag.
+    known : Supervision
+        What is known of the rows.
+    decode : str
+        How labels were decoded.
+    """
+    classes = known.totals.classes
+    labelled = np.array([one is not None for one in labels.tolist()], dtype=bool)
+    totals = known.totals
+    if not labelled.all() and totals.unit == "mass":
+        totals = _shares_of(totals, known.bags)
+    reports: list[BagReport] = []
+    diagnoses: dict[Any, Diagnosis] = {}
+    of_group: dict[Any, IntArray] = {}
+    for group, mine in _groups(known.groups, labelled):
+        if not mine.size:
+            continue
+        given = None if known.given is None else known.given[mine]
+        matched = match_bags(len(mine), given, known.bags[mine], totals)
+        found = Decoding(places_among(labels[mine], classes), np.zeros(len(mine), dtype=bool))
+        reports.append(report_bags(matched, {decode: found}, decode))
+        diagnoses[group], of_group[group] = diagnose_bags(matched), mine
+    if not reports:
+        raise SupervisionError(
+            "the labels", "none", "a label for at least one row", "check the file of labels"
+        )
+    return Judged(joined_reports(reports), diagnoses, of_group)
 
 
 def renumbered(error: SupervisionError, place: Callable[[int], str]) -> SupervisionError:
@@ -198,6 +266,14 @@ def joined_codes(marked: Mapping[str, BoolArray]) -> AnyArray:
         for pattern in distinct.tolist()
     ]
     return np.array(texts, dtype=object)[where]
+
+
+def reasons_of(found: Answer) -> dict[str, int]:
+    """Return how many rows have each reason."""
+    counts = Counter[str]()
+    for pattern, count in Counter(found.reasons.tolist()).items():
+        counts.update({code: count for code in pattern.split(";") if code})
+    return {code: counts[code] for code in REASONS if counts[code]}
 
 
 def _shares_of(totals: Totals, bags: AnyArray) -> Totals:

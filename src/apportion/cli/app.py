@@ -12,6 +12,7 @@ from apportion.cli.demo import demo
 from apportion.cli.diagnose import diagnose
 from apportion.cli.label import label
 from apportion.cli.predict import predict
+from apportion.cli.report import report
 from apportion.cli.reproduce import reproduce
 from apportion.cli.talk import with_exit_codes
 
@@ -45,5 +46,5 @@ def _help(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-for command in (label, diagnose, predict, demo, reproduce):
+for command in (label, diagnose, predict, report, demo, reproduce):
     app.command(help=_help(command))(command)

@@ -35,23 +35,28 @@ def demo(
 ) -> None:
     """Make up a week of people in a smart home and label it from their diaries.
 
-    Writes windows.csv, diary.csv, truth.csv and labels.csv to FOLDER, shows the command that made
-    the labels, and says how close these came to the truth, which that command never saw.
+    Writes windows.csv, diary.csv, truth.csv, labels.csv and report.html to FOLDER, shows the
+    command that made the labels, and says how close these came to the truth, which that command
+    never saw.
     """
     _refuse_files(folder, force)
     home = make_smart_home(days, participants, seed=seed, minutes=minutes)
     files = home.write(folder, force=force)
-    labels = folder / "labels.csv"
+    labels, report = folder / "labels.csv", folder / "report.html"
     people = "1 made-up person" if participants == 1 else f"{participants} made-up people"
     talk.print(
         f"{people}, {counted(days, 'day')}, windows of {minutes} min: {files.windows}. Each kept a "
         f"diary of how long they did what, rounded and with gaps: {files.diary}.\n"
     )
     words = ["apportion", "label", files.windows, "--diary", files.diary, "--output", labels]
-    talk.print(f"$ {shlex.join(map(str, words))}{' --force' if force else ''}\n")
+    command = shlex.join(map(str, [*words, "--report", report, *["--force"] * force]))
+    talk.print(f"$ {command}\n")
     known, out = KnownOptions(diary=files.diary), OutputOptions(output=labels, force=force)
-    found = label_file(files.windows, known, FeatureOptions(), MethodOptions(), out)
+    found = label_file(
+        files.windows, known, FeatureOptions(), MethodOptions(), out, report=report, command=command
+    )
     _tell_truth(home, found)
+    talk.print(f"\nTo see the days, the totals and why each label: open {report} in a browser.")
 
 
 def _refuse_files(folder: Path, force: bool) -> None:
@@ -60,7 +65,7 @@ def _refuse_files(folder: Path, force: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{folder} cannot be made a folder: {error.strerror}.") from None
-    for name in ("windows.csv", "diary.csv", "truth.csv", "labels.csv"):
+    for name in ("windows.csv", "diary.csv", "truth.csv", "labels.csv", "report.html"):
         require_writable(folder / name, force=force)
 
 

@@ -11,7 +11,7 @@ import typer
 import apportion
 from apportion.cli.inputs import read_inputs
 from apportion.cli.options import KnownOptions, with_groups
-from apportion.cli.show import as_json
+from apportion.cli.summary import as_json
 from apportion.cli.talk import say, with_exit_codes
 from apportion.diagnose import diagnose as diagnosis_of
 

@@ -22,6 +22,7 @@ from apportion.files.read import place_in, read_columns
 from apportion.labelling import Supervision
 from apportion.progress import tell
 from apportion.tables import first_called, is_missing
+from apportion.views.timeline import Times
 
 _USUAL_IDS = ("id", "row_id", "window_id", "window", "unique_id", "uuid")
 
@@ -46,6 +47,8 @@ class Inputs:
         The rules that were used, one a line.
     notes : list of str
         What was found and decided.
+    times : Times or None
+        When the rows were recorded, where that is known.
     """
 
     path: Path
@@ -55,6 +58,7 @@ class Inputs:
     roles: dict[str, str]
     rules: list[str]
     notes: list[str]
+    times: Times | None
 
 
 def read_inputs(readings: Path, options: KnownOptions) -> Inputs:
@@ -78,7 +82,7 @@ def read_inputs(readings: Path, options: KnownOptions) -> Inputs:
         n_given = sum(one is not None for one in given.tolist())
         notes = [*notes, f"{counted(n_given, 'label')} given in {options.given!r}"]
     known = replace(found.supervision, given=given)
-    return Inputs(readings, table, place, known, roles, found.rules, notes)
+    return Inputs(readings, table, place, known, roles, found.rules, notes, found.times)
 
 
 @dataclass(frozen=True)

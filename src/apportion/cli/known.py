@@ -21,6 +21,8 @@ from apportion.files.sheet import read_sheet
 from apportion.files.totals_table import TotalsTable, read_totals
 from apportion.labelling import Supervision
 from apportion.tables import factorize, plain_name
+from apportion.views.timeline import Times
+from apportion.views.when import times_of_diary
 
 NONWEAR = "the marks of non-wear"
 _MUCH_UNKNOWN = 0.05
@@ -40,6 +42,8 @@ class Known:
         Columns that play a role, and which.
     notes : list of str
         What was found.
+    times : Times or None
+        When the rows were recorded, where that is known.
     rules : list of str
         The rules that were used, one a line.
     """
@@ -47,6 +51,7 @@ class Known:
     supervision: Supervision
     roles: dict[str, str]
     notes: list[str]
+    times: Times | None = None
     rules: list[str] = field(default_factory=list)
 
 
@@ -149,6 +154,7 @@ def known_from_diary(
         Supervision(matched.bags, matched.totals, None, groups, left_out),
         roles,
         list(matched.notes),
+        times_of_diary(matched, options.day_start),
         [*_rules(options).describe(), *_more_rules(options), why],
     )
 
@@ -156,12 +162,16 @@ def known_from_diary(
 def given_labels(
     table: Any, column: str, classes: AnyArray, place: Callable[[int], str]
 ) -> AnyArray:
-    """Return the labels that a column gives; None where a cell is empty."""
+    """Return the labels that a column gives; None where a cell is empty.
+
+    What a spreadsheet would take for a formula may have the apostrophe that we write before it.
+    """
     codes, found = factorize(table.column(column), "label")
     known = {plain_name(label): label for label in classes.tolist()}
+    written = {f"'{name}": label for name, label in known.items()}
     labels: list[Any] = []
     for code, one in enumerate(found):
-        label = _lookup(one, known)
+        label = _lookup(one, {**written, **known})
         if label is None and plain_name(one):
             raise FileError(
                 f"{place(int(np.argmax(codes == code)))}, column {column!r}",

@@ -19,7 +19,9 @@ from apportion.cli.options import (
     OutputOptions,
     with_groups,
 )
-from apportion.cli.show import as_json, show_report, summary_of
+from apportion.cli.page import command_line, contents_of_fit, require_page
+from apportion.cli.show import show_report
+from apportion.cli.summary import as_json, summary_of, with_summary
 from apportion.cli.talk import CommandLineError, in_options, say, stages, with_exit_codes
 from apportion.estimators import LPLLP
 from apportion.exceptions import SupervisionError, counted
@@ -28,6 +30,7 @@ from apportion.files.labels import require_ending
 from apportion.files.write import replacing, require_writable
 from apportion.labelling import Labelled, label_rows, renumbered
 from apportion.progress import tell
+from apportion.report import write_contents
 from apportion.saved import contains_rows, save_model
 from apportion.tables import plain_name
 
@@ -63,13 +66,22 @@ def label(
             rich_help_panel="Output",
         ),
     ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write a report to look at, one HTML file: days, totals, a map of the rows "
+            "with the neighbours that made their labels.",
+            metavar="FILE",
+            rich_help_panel="Output",
+        ),
+    ] = None,
 ) -> None:
     """Label every row of READINGS from its bags' totals or from a diary.
 
     Give --bags COLUMN and --proportions TABLE, or --diary DIARY. The answer has the rows' ids and
     times, a label, the mass of every class, the label's confidence and a reason code.
     """
-    label_file(readings, known, feature, method, out, model, labels_only)
+    label_file(readings, known, feature, method, out, model, labels_only, report)
 
 
 def label_file(
@@ -80,10 +92,15 @@ def label_file(
     out: OutputOptions,
     model: Path | None = None,
     labels_only: bool = False,
+    report: Path | None = None,
+    command: str | None = None,
 ) -> Labelled:
-    """Read rows, label them, write the answer and return it."""
+    """Read rows, label them, write the answer and return it.
+
+    The report shows `command` as what was run; by default what the shell was asked for.
+    """
     _check_options(known, method, out, model, labels_only)
-    _check_outputs(readings, known, out, model)
+    _check_outputs(readings, known, out, model, report)
     with stages(out.quiet):
         inputs = read_inputs(readings, known)
         features = learn_features(inputs, feature)
@@ -106,6 +123,10 @@ def label_file(
     kept = kept_columns(inputs.table, wanted, out.all_columns)
     answer, lost = answer_table(found, inputs.table, kept, numbered=ids is None)
     say(lost, out.quiet)
+    notes = [*inputs.notes, *features.notes, *told]
+    command = command or command_line()
+    summary = summary_of(found, inputs.rules, notes, command)
+    answer = with_summary(answer, summary)
     if model is None:
         write_answer(answer, out)
     else:
@@ -114,8 +135,20 @@ def label_file(
             contents = _save(path, found, features.recipe, inputs, ids if labels_only else None)
             write_answer(answer, out)
         say([f"written: {model}, a model with {contents}"], out.quiet)
+    if report is not None:
+        with stages(out.quiet):
+            page = contents_of_fit(
+                found,
+                inputs,
+                ids=ids,
+                command=command,
+                files=(readings, known.diary, known.proportions),
+                notes=notes,
+            )
+            write_contents(page, report, force=out.force)
+        say([f"written: {report}, a report to open in a browser"], out.quiet)
     if out.json:
-        print(as_json(summary_of(found, inputs.rules, [*inputs.notes, *features.notes, *told])))
+        print(as_json(summary))
     return found
 
 
@@ -145,14 +178,20 @@ def _check_options(
 
 
 def _check_outputs(
-    readings: Path, known: KnownOptions, out: OutputOptions, model: Path | None
+    readings: Path,
+    known: KnownOptions,
+    out: OutputOptions,
+    model: Path | None,
+    report: Path | None,
 ) -> None:
     """Raise, before any work, where the answer could not be written."""
     if out.output is not None:
         require_ending(out.output)
-    written = [path for path in (out.output, model) if path is not None]
+    if report is not None:
+        require_page(report)
+    written = [path for path in (out.output, model, report) if path is not None]
     if len({path.resolve() for path in written}) < len(written):
-        raise CommandLineError("--output and --model name the same file.")
+        raise CommandLineError("Two of --output, --model and --report name the same file.")
     for path in written:
         refuse_inputs(path, [readings, known.diary, known.proportions])
         require_writable(path, force=out.force)

@@ -19,7 +19,7 @@ from apportion.cli.inputs import id_column
 from apportion.cli.known import require_column
 from apportion.cli.label import missing_notes
 from apportion.cli.options import OutputOptions, with_groups
-from apportion.cli.show import as_json, reasons_of
+from apportion.cli.summary import as_json
 from apportion.cli.talk import CommandLineError, say, stages, with_exit_codes
 from apportion.diary.recording import marks_of_nonwear
 from apportion.diary.table import Table
@@ -29,7 +29,7 @@ from apportion.files.labels import require_ending
 from apportion.files.read import place_in, read_columns
 from apportion.files.text import require_file
 from apportion.files.write import require_writable
-from apportion.labelling import Answer, joined_codes, places_among
+from apportion.labelling import Answer, joined_codes, places_among, reasons_of
 from apportion.progress import tell
 from apportion.saved import SavedModel, load_model
 from apportion.tables import plain_name

@@ -1,23 +1,18 @@
-"""Given against assigned, on a terminal and as JSON."""
+"""Given against assigned, on a terminal."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from rich import box
 from rich.table import Table
 
-import apportion
 from apportion._typing import FloatArray
 from apportion.bag_report import BagReport
 from apportion.cli.talk import printable, talk
 from apportion.exceptions import counted
-from apportion.labelling import REASONS, Answer, Labelled
+from apportion.labelling import REASONS, Labelled, reasons_of
 
 _MOST_BAGS = 12
 
@@ -33,66 +28,6 @@ def show_report(found: Labelled) -> None:
     talk.print(f"{report.error():.1%} of the bagged rows are off their bag's totals")
     for code, count in reasons_of(found).items():
         talk.print(f"{code}, {counted(count, 'row')}: {REASONS[code]}")
-
-
-def reasons_of(found: Answer) -> dict[str, int]:
-    """Return how many rows have each reason."""
-    patterns = Counter(found.reasons.tolist())
-    counts = Counter[str]()
-    for pattern, count in patterns.items():
-        counts.update({code: count for code in pattern.split(";") if code})
-    return {code: counts[code] for code in REASONS if counts[code]}
-
-
-def summary_of(found: Labelled, rules: list[str], notes: list[str]) -> dict[str, Any]:
-    """Return the same for machines."""
-    report = found.report
-    classes = [str(label) for label in report.classes.tolist()]
-    assigned = report.assigned[report.decode]
-    return {
-        "apportion": apportion.__version__,
-        "rows": len(found.labels),
-        "classes": classes,
-        "assigned": dict(Counter(str(one) for one in found.labels.tolist() if one is not None)),
-        "bag_error": report.error(),
-        "reasons": reasons_of(found),
-        "bags": [
-            {
-                "bag": str(bag),
-                "rows": int(report.sizes[k]),
-                "given": {
-                    name: [float(report.lower[k, h]), float(report.upper[k, h])]
-                    for h, name in enumerate(classes)
-                },
-                "assigned": {name: int(assigned[k, h]) for h, name in enumerate(classes)},
-            }
-            for k, bag in enumerate(report.ids)
-        ],
-        "models": {
-            str(group or "all"): {
-                "status": model.solution_.status.value,
-                "iterations": model.n_iter_,
-                "graph": model.graph_choice_,
-                "information_index": model.diagnosis_.index,
-            }
-            for group, model in found.models.items()
-        },
-        "rules": rules,
-        "notes": notes,
-    }
-
-
-def as_json(answer: dict[str, Any]) -> str:
-    """Return an answer as JSON, with null for a number that is not finite."""
-    return json.dumps(_finite(answer), indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _by_class(found: Labelled) -> Table:

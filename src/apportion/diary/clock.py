@@ -84,6 +84,12 @@ def first_showing(clock: IntArray, zone: ZoneInfo) -> IntArray:
     return clock - _ahead(clock, zone).before
 
 
+def shown_by(moments: IntArray, zone: ZoneInfo) -> IntArray:
+    """Return what clocks of a zone showed at these points in time."""
+    changes, offsets = _changes(moments, zone)
+    return moments + offsets[np.searchsorted(changes, moments, side="right")]
+
+
 def refuse_never_shown(
     clock: IntArray, zone: ZoneInfo, place: Callable[[int], str], *, ends: bool = False
 ) -> None:

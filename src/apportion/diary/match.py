@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from apportion._typing import AnyArray, BoolArray, IntArray
 from apportion.diary.assign import Matched, by_name, by_time, common_zone, owners
-from apportion.diary.clock import shown_at
+from apportion.diary.clock import shown_at, shown_by
 from apportion.diary.columns import find_roles
 from apportion.diary.entries import Entries, read_entries
 from apportion.diary.fit import fit_entries
@@ -36,6 +37,9 @@ class DiaryBags:
         Windows that are not to be labelled: the sensor was not worn.
     participants : ndarray of shape (n_rows,), or None
         Whose window it is.
+    starts, ends : ndarray of shape (n_rows,), or None
+        What clocks showed when windows began, in microseconds since 1970 or since the moment that
+        seconds count from, and as much more as they lasted; None where no column says so.
     hours, recorded_hours : dict of str to float
         How long each bag's period was, and how much of it was recorded.
     columns : dict of str to str
@@ -48,6 +52,8 @@ class DiaryBags:
     totals: Totals
     left_out: BoolArray
     participants: AnyArray | None
+    starts: IntArray | None
+    ends: IntArray | None
     hours: dict[str, float]
     recorded_hours: dict[str, float]
     columns: dict[str, str]
@@ -150,11 +156,16 @@ def diary_bags(
             day_start,
             lambda k: f"{sheet.name}, {entries.places[k]}",
         )
-    return _bags(entries, matched, rules, sheet.name, zone_notes)
+    return _bags(entries, matched, rules, sheet.name, zone, zone_notes)
 
 
 def _bags(
-    entries: Entries, matched: Matched, rules: DiaryRules, name: str, notes: list[str]
+    entries: Entries,
+    matched: Matched,
+    rules: DiaryRules,
+    name: str,
+    zone: ZoneInfo | None,
+    notes: list[str],
 ) -> DiaryBags:
     recording, n_entries = matched.recording, len(entries.names)
     worn = np.where(recording.off, -1, matched.codes)
@@ -179,11 +190,14 @@ def _bags(
     bag_of = np.full(n_entries + 1, -1)
     bag_of[kept] = np.arange(len(kept))
     bags = bag_of[worn]
+    starts, ends = _shown(recording, zone)
     return DiaryBags(
         bags=np.array([*fitted.ids, None], dtype=object)[bags],
         totals=fitted.totals,
         left_out=recording.off,
         participants=recording.participants,
+        starts=starts,
+        ends=ends,
         hours=dict(zip(fitted.ids, (period[kept] / 3600.0).tolist(), strict=True)),
         recorded_hours=dict(zip(fitted.ids, (recorded[kept] / 3600.0).tolist(), strict=True)),
         columns=recording.columns,
@@ -196,6 +210,15 @@ def _bags(
             *_left_over(bags, has_rows, entries, recording),
         ),
     )
+
+
+def _shown(recording: Recording, zone: ZoneInfo | None) -> tuple[IntArray | None, IntArray | None]:
+    """Return what clocks showed when windows began, and as much more as they lasted."""
+    starts, ends = recording.starts, recording.ends
+    if starts is None or ends is None or zone is None:
+        return starts, ends
+    shown = shown_by(starts, zone)
+    return shown, shown + (ends - starts)
 
 
 def _read_as(name: str, entries: Entries) -> list[str]:

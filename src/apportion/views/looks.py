@@ -1,7 +1,7 @@
 """How classes look: colours that colour-blind people tell apart, each with a pattern and a mark.
 
-The colours are those of Okabe and Ito. Patterns and marks say the same as colours, so that nothing
-is lost in greyscale.
+The first eight colours are those of Okabe and Ito but for black, the others are Tol's. Patterns and
+marks say the same as colours, so that nothing is lost in greyscale.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ _COLOURS = (
     "#F0E442",
     "#CC79A7",
     "#7F7F7F",
+    "#44AA99",
+    "#332288",
+    "#882255",
+    "#999933",
 )
 _PATTERNS = ("", "/", ".", "x", "-", "\\", "|", "+")
 _HATCHES = ("", "//", "..", "xx", "--", "\\\\", "||", "++")
@@ -57,7 +61,7 @@ class Look(NamedTuple):
 
 
 def looks(n_classes: int) -> list[Look]:
-    """Return how each of so many classes looks; up to 64 of them differ.
+    """Return how each of so many classes looks; up to 96 of them differ.
 
     Examples
     --------
@@ -65,13 +69,12 @@ def looks(n_classes: int) -> list[Look]:
     >>> first.colour, first.hatch, second.colour, second.hatch
     ('#0072B2', '', '#E69F00', '//')
     """
-    n = len(_COLOURS)
     found = []
     for h in range(n_classes):
-        shape = (h + h // n) % n
+        shape = (h + h // len(_COLOURS)) % len(_PATTERNS)
         found.append(
             Look(
-                _COLOURS[h % n],
+                _COLOURS[h % len(_COLOURS)],
                 _PATTERNS[shape],
                 _SYMBOLS[shape],
                 _HATCHES[shape],

@@ -110,6 +110,7 @@ def _laid_out_by_similarity(graph: Graph, rows: IntArray) -> tuple[FloatArray, s
 
 def _tsne(rows: FloatArray, metric: str) -> FloatArray:
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     tell("drawing the map")
     layout = TSNE(
@@ -120,7 +121,8 @@ def _tsne(rows: FloatArray, metric: str) -> FloatArray:
         metric=metric,
         random_state=0,
     )
-    with warnings.catch_warnings():
+    # Its threads wait for each other so often that on a busy machine one alone is faster.
+    with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         return np.asarray(layout.fit_transform(rows), dtype=np.float64)
 

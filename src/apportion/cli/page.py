@@ -1,0 +1,140 @@
+"""The report of a command: what was read, found and run, as the contents of a page."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apportion._typing import AnyArray, IntArray
+from apportion.bag_report import BagReport
+from apportion.cli.inputs import Inputs
+from apportion.diagnose import Diagnosis
+from apportion.diary.recording import WINDOW_ROLES
+from apportion.diary.table import Table
+from apportion.exceptions import DiaryError, OutputError
+from apportion.labelling import Answer, Labelled
+from apportion.report import Contents, Run, require_tools
+from apportion.report.contents import maps_of, name_of, run_of
+from apportion.tables import plain_name
+from apportion.views.rows_map import RowsMap
+from apportion.views.timeline import Times
+from apportion.views.when import times_from
+
+_ENDINGS = (".html", ".htm")
+
+
+def require_page(path: Path) -> None:
+    """Raise, before any work, where a report could not be made."""
+    if path.suffix.lower() not in _ENDINGS:
+        raise OutputError(
+            f"{path} cannot be written: a report is an .html file. Give it that ending."
+        )
+    require_tools()
+
+
+def command_line() -> str:
+    """Return the command that is running."""
+    return shlex.join(["apportion", *sys.argv[1:]])
+
+
+def contents_of_fit(
+    found: Labelled,
+    inputs: Inputs,
+    *,
+    ids: str | None,
+    command: str,
+    files: Iterable[Path | None],
+    notes: Sequence[str],
+) -> Contents:
+    """Return what there is to tell of rows that were just labelled."""
+    models = {group: (model, found.rows[group]) for group, model in found.models.items()}
+    maps, no_map = maps_of(models)
+    return contents_of(
+        found,
+        found.report,
+        {name_of(group): model.diagnosis_ for group, model in found.models.items()},
+        {name_of(group): run_of(model) for group, model in found.models.items()},
+        inputs,
+        maps=maps,
+        no_map=no_map,
+        ids=ids,
+        title="",
+        command=command,
+        files=files,
+        notes=notes,
+    )
+
+
+def contents_of(
+    answer: Answer,
+    report: BagReport,
+    diagnoses: Mapping[str, Diagnosis],
+    runs: Mapping[str, Run],
+    inputs: Inputs,
+    *,
+    maps: Mapping[str, RowsMap],
+    no_map: str,
+    ids: str | None,
+    title: str,
+    command: str,
+    files: Iterable[Path | None],
+    notes: Sequence[str],
+) -> Contents:
+    """Return what there is to tell of labelled rows."""
+    return Contents(
+        title=title or f"Labels of {inputs.path.name}",
+        answer=answer,
+        bag_codes=_bag_codes(inputs.known.bags, answer, report),
+        report=report,
+        diagnoses=diagnoses,
+        runs=runs,
+        times=inputs.times or times_in(inputs.table),
+        maps=maps,
+        no_map=no_map,
+        names=None if ids is None else _names(inputs.table, ids),
+        command=command,
+        facts={path.name: _fingerprint(path) for path in files if path is not None},
+        rules=tuple(inputs.rules),
+        notes=tuple(notes),
+    )
+
+
+def times_in(table: Any) -> Times | None:
+    """Return when the rows of a table were recorded, if columns of the usual names say so."""
+    columns = Table(table)
+    found = {
+        role: columns.find(role, None, WINDOW_ROLES[role])
+        for role in ("start", "end", "participant")
+    }
+    if found["start"] is None:
+        return None
+    cells = {role: columns[name] for role, name in found.items() if name is not None}
+    try:
+        return times_from(cells["start"], cells.get("end"), participants=cells.get("participant"))
+    except DiaryError:
+        return None
+
+
+def _bag_codes(bags: AnyArray, answer: Answer, report: BagReport) -> IntArray:
+    """Return each labelled row's bag, as a position in the report; -1 = in none."""
+    place = {bag: k for k, bag in enumerate(report.ids)}
+    codes = np.array([place.get(bag, -1) for bag in bags.tolist()], dtype=np.intp)
+    labelled = np.array([one is not None for one in answer.labels.tolist()], dtype=bool)
+    return np.where(labelled, codes, -1)
+
+
+def _names(table: Any, ids: str) -> AnyArray:
+    return np.array([plain_name(one) for one in table.column(ids).to_pylist()], dtype=object)
+
+
+def _fingerprint(path: Path) -> str:
+    """Return the size and the digest of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return f"{path.stat().st_size:,} bytes, sha256 {digest}"

@@ -1,0 +1,7 @@
+"""One self-contained HTML page: the labels, the days and the reasons."""
+
+from apportion.report.contents import Contents, Run
+from apportion.report.page import require_tools
+from apportion.report.write import write_contents, write_report
+
+__all__ = ["Contents", "Run", "require_tools", "write_contents", "write_report"]

@@ -1,0 +1,200 @@
+"""What a report tells, before it is a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from apportion._typing import AnyArray, IntArray
+from apportion.bag_report import BagReport
+from apportion.diagnose import Diagnosis
+from apportion.estimators._base import BagClassifier
+from apportion.estimators._graph import GraphClassifier
+from apportion.exceptions import counted
+from apportion.labelling import Answer, joined_codes, places_among
+from apportion.views.rows_map import MOST_ROWS, RowsMap, map_of_graph
+from apportion.views.timeline import Times
+
+MOST_MAPS = 6
+_FEWEST_ROWS = 300
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a model was fitted.
+
+    Attributes
+    ----------
+    method : str
+        The estimator's name.
+    settings : dict of str to str
+        Its parameters, as Python writes them.
+    graph : str
+        Which graph it lives on, and why; empty where there is none.
+    status : str
+        How the run ended; empty where the method has no such thing.
+    as_asked : bool
+        Whether it ended where it was asked to end.
+    n_iter : int or None
+        Iterations.
+    energies : list of float
+        The energy at the start and after every iteration.
+    stationarity, residual : float or None
+        How far from a minimum, and from the totals, it ended.
+    unique : bool or None
+        Whether the totals admit one answer only; None where that was not asked.
+    """
+
+    method: str
+    settings: dict[str, str]
+    graph: str = ""
+    status: str = ""
+    as_asked: bool = True
+    n_iter: int | None = None
+    energies: list[float] = field(default_factory=list)
+    stationarity: float | None = None
+    residual: float | None = None
+    unique: bool | None = None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that a report tells.
+
+    Attributes
+    ----------
+    title : str
+        Its heading.
+    answer : Answer
+        Labels, masses, confidence and reasons of the rows.
+    bag_codes : ndarray of shape (n_rows,)
+        Each row's bag, as a position in `report.ids`; -1 = in none.
+    report : BagReport
+        Given against assigned.
+    diagnoses : dict of str to Diagnosis
+        What the bags tell apart, by group; one group has an empty name.
+    runs : dict of str to Run
+        How the models were fitted, by group.
+    times : Times or None
+        When the rows were recorded.
+    maps : dict of str to RowsMap
+        Maps of the rows, by group.
+    names : ndarray of shape (n_rows,), or None
+        Names of the rows; by default their numbers.
+    no_map : str
+        Why there is no map, or not of everybody.
+    command : str
+        The command that was run.
+    facts : dict of str to str
+        More to repeat the run by: files, versions.
+    rules, notes : tuple of str
+        Rules that were used; what was found and decided.
+    """
+
+    title: str
+    answer: Answer
+    bag_codes: IntArray
+    report: BagReport
+    diagnoses: Mapping[str, Diagnosis]
+    runs: Mapping[str, Run]
+    times: Times | None = None
+    maps: Mapping[str, RowsMap] = field(default_factory=dict)
+    names: AnyArray | None = None
+    no_map: str = ""
+    command: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    rules: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.answer.labels)
+
+    @property
+    def places(self) -> IntArray:
+        """Each row's label, as a position among the classes; -1 where there is none."""
+        return places_among(self.answer.labels, self.answer.classes)
+
+
+def run_of(model: BagClassifier) -> Run:
+    """Return how a model was fitted."""
+    settings = {name: _shown(value) for name, value in model.get_params(deep=False).items()}
+    graph = getattr(model, "graph_choice_", "")
+    n_iter = getattr(model, "n_iter_", None)
+    solution = getattr(model, "solution_", None)
+    if solution is None:
+        return Run(
+            type(model).__name__,
+            settings,
+            graph,
+            n_iter=int(n_iter) if isinstance(n_iter, int | np.integer) else None,
+        )
+    return Run(
+        method=type(model).__name__,
+        settings=settings,
+        graph=graph,
+        status=solution.status.value,
+        as_asked=solution.as_asked,
+        n_iter=int(solution.n_iter),
+        energies=[float(one) for one in solution.energies if math.isfinite(one)],
+        stationarity=float(solution.stationarity),
+        residual=float(solution.residual),
+        unique=solution.unique,
+    )
+
+
+def answer_of(model: BagClassifier) -> Answer:
+    """Return a fitted model's labels, and as much of their reasons as it keeps."""
+    labels, masses = model.transduction_, model.label_distributions_
+    place = places_among(labels, model.classes_)
+    isolated = np.zeros(len(labels), dtype=bool)
+    if isinstance(model, GraphClassifier):
+        isolated[model.graph_.weak_rows()] = True
+    reasons = joined_codes(
+        {"tie": model.tied_, "isolated": isolated, "unbagged": model.bag_codes_ < 0}
+    )
+    confidence = masses[np.arange(len(labels)), place]
+    return Answer(model.classes_, labels.astype(object), masses, confidence, reasons)
+
+
+def maps_of(models: Mapping[Any, tuple[BagClassifier, IntArray]]) -> tuple[dict[str, RowsMap], str]:
+    """Return maps of the rows of some models, and what is left out.
+
+    Parameters
+    ----------
+    models : mapping of group to pair
+        Fitted models on graphs, and which rows each was fitted on.
+    """
+    shown = list(models.items())[:MOST_MAPS]
+    maps = {
+        name_of(group): map_of_graph(model.graph_, rows_a_map(len(shown))).among(rows)
+        for group, (model, rows) in shown
+        if isinstance(model, GraphClassifier)
+    }
+    return maps, maps_left_out(len(models))
+
+
+def rows_a_map(n_maps: int) -> int:
+    """Return how many rows each of so many maps shows."""
+    return max(MOST_ROWS // max(n_maps, 1), _FEWEST_ROWS)
+
+
+def maps_left_out(n_groups: int) -> str:
+    """Return how many groups have no map, in words."""
+    left = n_groups - MOST_MAPS
+    return f"Maps of {counted(left, 'more group')} are left out." if left > 0 else ""
+
+
+def name_of(group: Any) -> str:
+    """Return a group's name, empty where there is one group only."""
+    return "" if group is None else str(group)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]} …"

@@ -1,0 +1,177 @@
+"""The page: a template filled with a report's contents, its styles and scripts inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.util import find_spec
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from apportion.diagnose import Diagnosis
+from apportion.exceptions import counted
+from apportion.labelling import REASONS, reasons_of
+from apportion.report.contents import Contents, Run
+from apportion.report.document import document_of, shown_bags, window_hours
+from apportion.report.verdict import verdict_on
+
+_SCRIPTS = ("tools.js", "days.js", "bags.js", "map.js", "convergence.js", "page.js")
+_LEVELS = {"sound": "Sound", "care": "With care", "doubt": "In doubt"}
+
+
+def page_of(contents: Contents, facts: Mapping[str, str]) -> str:
+    """Return the report as one HTML page.
+
+    Whatever comes from outside reaches the page as text: in HTML by Jinja's escaping, in scripts as
+    JSON without a sign that HTML knows. The page's policy allows the scripts written here, by their
+    hashes, no others, and no network.
+    """
+    require_tools()
+    templates = _environment()
+    document = _json(document_of(contents))
+    scripts = [_plotly(), "\n".join(_source(templates, name) for name in _SCRIPTS)]
+    return templates.get_template("report.html").render(
+        title=contents.title,
+        verdict=verdict_on(contents),
+        levels=_LEVELS,
+        n_rows=contents.n_rows,
+        policy=_policy(scripts),
+        style=_source(templates, "report.css"),
+        scripts=scripts,
+        document=document,
+        timeline=contents.times is not None,
+        maps=contents.maps,
+        no_map=contents.no_map,
+        bags=_bag_table(contents),
+        designs=[(name, _design(one)) for name, one in contents.diagnoses.items()],
+        runs=contents.runs,
+        settings=_settings(contents),
+        reasons=_reasons(contents),
+        command=contents.command,
+        facts=facts,
+        rules=contents.rules,
+        notes=contents.notes,
+    )
+
+
+def require_tools() -> None:
+    """Raise where what a page is made with is not installed."""
+    for package in ("jinja2", "plotly"):
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(f"A report needs {package}: install apportion[report].")
+
+
+def _environment() -> Any:
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("apportion.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
+def _source(templates: Any, name: str) -> str:
+    text, _, _ = templates.loader.get_source(templates, name)
+    return str(text)
+
+
+def _json(document: Any) -> str:
+    """Return JSON that may stand in a script element."""
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    # A lone surrogate is no text that a file could hold.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _policy(scripts: list[str]) -> str:
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'"
+        for one in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _bag_table(contents: Contents) -> dict[str, Any]:
+    """Return given against assigned, a line a bag."""
+    report = contents.report
+    chosen = shown_bags(report)
+    assigned, off = report.assigned[report.decode], report.difference()
+    lines = [
+        {
+            "name": str(report.ids[k]),
+            "rows": int(report.sizes[k]),
+            "off": float(np.abs(off[k]).sum() / 2),
+            "cells": [
+                {
+                    "given": _span(report.lower[k, h], report.upper[k, h]),
+                    "assigned": int(assigned[k, h]),
+                    "off": bool(abs(off[k, h]) >= 0.5),
+                }
+                for h in range(len(report.classes))
+            ],
+        }
+        for k in chosen.tolist()
+    ]
+    return {
+        "classes": [str(one) for one in report.classes.tolist()],
+        "lines": lines,
+        "n": len(report.ids),
+        "error": report.error(),
+        "decode": report.decode,
+        "hours": window_hours(contents),
+    }
+
+
+def _span(lower: float, upper: float) -> str:
+    if upper - lower <= 1e-9 * max(upper, 1.0):
+        return f"{upper:,.4g}" if upper < 1000 else f"{upper:,.0f}"
+    return f"{lower:,.4g} to {upper:,.4g}" if np.isfinite(upper) else f"at least {lower:,.4g}"
+
+
+def _design(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return what the bags tell apart, as the page shows it."""
+    labels = [str(one) for one in diagnosis.classes.tolist()]
+    pairs = [
+        (float(diagnosis.pairwise[g, h]), labels[g], labels[h])
+        for g, h in combinations(range(len(labels)), 2)
+        if np.isfinite(diagnosis.pairwise[g, h])
+    ]
+    return {
+        "index": diagnosis.index,
+        "rank": diagnosis.rank,
+        "n_classes": len(labels),
+        "findings": diagnosis.findings,
+        "labels": labels,
+        "pairwise": diagnosis.pairwise.tolist(),
+        "hardest": min(pairs) if pairs else None,
+    }
+
+
+def _reasons(contents: Contents) -> list[tuple[str, str, str]]:
+    counts = reasons_of(contents.answer)
+    return [(code, counted(count, "row"), REASONS[code]) for code, count in counts.items()]
+
+
+def _settings(contents: Contents) -> list[tuple[str, Run]]:
+    """Return the runs whose settings are to be shown: one where all were set up alike."""
+    runs = list(contents.runs.items())
+    if all(run.settings == runs[0][1].settings for _, run in runs):
+        return [("", run) for _, run in runs[:1]]
+    return [(f"{name}: " if name else "", run) for name, run in runs]

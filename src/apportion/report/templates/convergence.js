@@ -1,0 +1,26 @@
+// The energy of each run above the lowest that it reached.
+
+function startConvergence() {
+  const box = element("energy-plot");
+  if (!report.runs.length) {
+    box.remove();
+    return;
+  }
+  const dashes = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+  const traces = report.runs.map((run, place) => {
+    const lowest = Math.min(...run.energies.map((pair) => pair[1]));
+    const above = run.energies.filter((pair) => pair[1] > lowest);
+    return {
+      type: "scatter", mode: "lines", name: plain(shortened(run.name || "energy", 30)),
+      x: above.map((pair) => pair[0]), y: above.map((pair) => pair[1] - lowest),
+      line: { color: "#1a1a1a", width: 1.5, dash: dashes[place % dashes.length] },
+    };
+  });
+  draw("energy-plot", traces, {
+    height: 300,
+    margin: { l: 70, r: 20, t: 10, b: 45 },
+    showlegend: traces.length > 1,
+    xaxis: { title: { text: "iteration" }, gridcolor: "#eeeeee", zeroline: false },
+    yaxis: { type: "log", title: { text: "energy above its lowest" }, gridcolor: "#eeeeee", exponentformat: "power", dtick: traces.length ? undefined : 1 },
+  });
+}

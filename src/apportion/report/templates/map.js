@@ -1,0 +1,118 @@
+// The map of rows, and for each row the neighbours that made its label.
+
+const atlas = { map: 0, items: [], chosen: -1 };
+
+function startMap() {
+  if (!report.maps.length) return;
+  const select = element("map-choice");
+  report.maps.forEach((one, place) => select.append(make("option", { value: place }, one.name || "all rows")));
+  select.addEventListener("change", () => chooseMap(Number(select.value)));
+  element("map-plot").addEventListener("keydown", (event) => {
+    const items = atlas.items.filter((item) => !hidden.has(item.place));
+    const place = items.length ? stepped(event.key, items.indexOf(atlas.items[atlas.chosen]), items.length) : null;
+    if (place === null) return;
+    event.preventDefault();
+    chooseRow(items[place]);
+  });
+  element("find-row").addEventListener("click", findRow);
+  element("row-name").addEventListener("keydown", (event) => {
+    if (event.key === "Enter") findRow();
+  });
+  chooseMap(0);
+  element("map-plot").on("plotly_hover", (event) => {
+    const at = event.points[0].customdata;
+    atlas.chosen = atlas.items.findIndex((item) => item.at === at);
+    tellRow(at);
+  });
+}
+
+function chooseMap(place) {
+  atlas.map = place;
+  atlas.items = [];
+  atlas.chosen = -1;
+  const shown = report.maps[place];
+  const traces = [];
+  for (let label = -1; label < classes.length; label++) {
+    const look = label < 0 ? { colour: "#ffffff", symbol: "circle-open" } : classes[label];
+    const rows = shown.label.map((_, at) => at).filter((at) => shown.label[at] === label);
+    if (!rows.length) continue;
+    rows.forEach((at, point) => atlas.items.push({ at, place: label, curve: traces.length, point }));
+    traces.push({
+      type: "scatter", mode: "markers", meta: label, hoverinfo: "text",
+      x: rows.map((at) => shown.x[at]),
+      y: rows.map((at) => shown.y[at]),
+      customdata: rows,
+      hovertext: rows.map((at) => hoverWords(shown, at)),
+      marker: { symbol: look.symbol, color: look.colour, size: 7, line: { color: "#1a1a1a", width: 0.5 }, opacity: 0.85 },
+    });
+  }
+  draw("map-plot", traces, {
+    height: 560,
+    margin: { l: 10, r: 10, t: 10, b: 10 },
+    xaxis: { visible: false },
+    yaxis: { visible: false, scaleanchor: shown.how.startsWith("t-SNE") ? "x" : undefined },
+  });
+  const total = classes.reduce((sum, one) => sum + one.rows, 0);
+  const drawn = shown.x.length.toLocaleString("en");
+  element("map-how").textContent =
+    `Places: ${shown.how}. ${drawn} rows are drawn` +
+    (report.maps.length === 1 && shown.x.length < total ? `, of ${total.toLocaleString("en")} labelled ones, chosen by a hash of their features.` : ".");
+  element("map-detail").replaceChildren(make("p", {}, "No row is chosen."));
+}
+
+function hoverWords(shown, at) {
+  const lines = [`row ${shown.row[at]}: ${className(shown.label[at])} (${ownShare(shown, at)})`];
+  if (shown.bag[at] !== null) lines.push(`bag ${shown.bag[at]}`);
+  neighboursOf(shown, at).forEach((one) => {
+    lines.push(`${one.share} ${one.label}, row ${one.row}${one.bag === null ? "" : `, bag ${one.bag}`}`);
+  });
+  return lines.map((line) => plain(shortened(line, 80))).join("<br>");
+}
+
+function ownShare(shown, at) {
+  return shown.label[at] < 0 ? "–" : share(shown.masses[at][shown.label[at]]);
+}
+
+function neighboursOf(shown, at) {
+  return shown.near[at]
+    .map((row, j) => ({ row, place: shown.nearLabel[at][j], bag: shown.nearBag[at][j], share: share(shown.nearShare[at][j]) }))
+    .filter((one) => one.place > -2)
+    .map((one) => ({ ...one, label: className(one.place) }));
+}
+
+function tellRow(at) {
+  const shown = report.maps[atlas.map];
+  const masses = shown.masses[at]
+    .map((percent, place) => [percent, classes[place].name])
+    .filter(([percent]) => percent >= 5)
+    .sort((a, b) => b[0] - a[0])
+    .map(([percent, name]) => `${name} ${share(percent)}`);
+  const bag = shown.bag[at] === null ? "in no bag" : `of bag ${shown.bag[at]}`;
+  const near = neighboursOf(shown, at);
+  const agree = near.filter((one) => one.place === shown.label[at]).length;
+  const body = make("tbody", {}, ...near.map((one) =>
+    make("tr", {}, make("td", { class: "words" }, String(one.row)), make("td", { class: "words" }, one.label),
+      make("td", { class: "words" }, one.bag ?? "–"), make("td", {}, one.share))));
+  const head = make("thead", {}, make("tr", {}, ...["Similar row", "Its label", "Its bag", "Share of similarity"].map((text) =>
+    make("th", { scope: "col" }, text))));
+  const reason = shown.reason[at] ? ` Reason codes: ${shown.reason[at].replaceAll(";", ", ")}.` : "";
+  element("map-detail").replaceChildren(
+    make("p", {}, make("strong", {}, `Row ${shown.row[at]}: ${className(shown.label[at])}`), `, ${bag}. Soft label: ${masses.join(", ") || "–"}. `,
+      near.length ? `${agree} of its ${near.length} most similar rows have the same label.` : "It has no similar row.", reason),
+    ...(near.length ? [make("table", {}, head, body)] : []),
+  );
+}
+
+function chooseRow(item) {
+  atlas.chosen = atlas.items.indexOf(item);
+  Plotly.Fx.hover("map-plot", [{ curveNumber: item.curve, pointNumber: item.point }]);
+  tellRow(item.at);
+}
+
+function findRow() {
+  const name = element("row-name").value.trim();
+  const shown = report.maps[atlas.map];
+  const item = atlas.items.find((one) => String(shown.row[one.at]) === name);
+  if (item) chooseRow(item);
+  else element("map-detail").replaceChildren(make("p", {}, `Row ${name || "…"} is not on this map.`));
+}

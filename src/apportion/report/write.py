@@ -1,0 +1,163 @@
+"""A report of a fitted model, written to a file."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from apportion.estimators._base import BagClassifier
+from apportion.estimators._graph import GraphClassifier
+from apportion.exceptions import SupervisionError
+from apportion.files.write import replacing
+from apportion.report.contents import Contents, answer_of, maps_of, run_of
+from apportion.report.page import page_of
+from apportion.views.rows_map import RowsMap, map_of_features
+from apportion.views.when import times_from
+
+_PACKAGES = ("apportion", "numpy", "scipy", "scikit-learn", "faiss-cpu", "plotly")
+
+
+def write_report(
+    model: BagClassifier,
+    path: str | os.PathLike[str],
+    *,
+    X: Any = None,
+    start: Any = None,
+    end: Any = None,
+    window: Any = None,
+    participants: Any = None,
+    names: Sequence[Any] | None = None,
+    title: str | None = None,
+    notes: Sequence[str] = (),
+) -> Path:
+    """Write what a fitted model found to one HTML file, which needs no network to be read.
+
+    The page tells whether the labels can be relied on, and shows the days of every participant
+    where times are given, given against assigned totals, what the bags tell apart, a map of the
+    rows with the neighbours that made their labels, convergence, and the settings. It holds labels
+    and totals of the rows, and features only as places on the map: share it as carefully as the
+    labels. It needs `apportion[report]`.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of this library.
+    path : str or path
+        The file to write; one that is there is replaced.
+    X : array-like of shape (n_rows, n_features), optional
+        The fitted rows. Needed only for the map of a method that keeps no graph.
+    start : array-like of shape (n_rows,), optional
+        When the rows were recorded: times, ISO text, or seconds.
+    end : array-like of shape (n_rows,), optional
+        When they ended.
+    window : number of seconds, timedelta or str, optional
+        How long each lasted, such as "1 min", in place of `end`. By default the usual time between
+        two starts.
+    participants : array-like of shape (n_rows,), optional
+        Whose rows they are.
+    names : sequence of length n_rows, optional
+        Names of the rows; by default their numbers.
+    title : str, optional
+        The page's heading.
+    notes : sequence of str
+        What else the page is to tell.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from apportion import LPLLP
+    >>> X = np.array([[0.0], [0.1], [5.0], [0.2], [5.1], [5.2]])
+    >>> day = ["mon", "mon", "mon", "tue", "tue", "tue"]
+    >>> hours = {"mon": {"sleep": 2 / 3, "tv": 1 / 3}, "tue": {"sleep": 1 / 3, "tv": 2 / 3}}
+    >>> model = LPLLP().fit(X, bags=day, proportions=hours)
+    >>> page = write_report(model, Path(tempfile.mkdtemp()) / "report.html")
+    >>> "every bag keeps its totals" in page.read_text(encoding="utf-8")
+    True
+    """
+    if not isinstance(model, BagClassifier):
+        raise SupervisionError(
+            "`model`",
+            f"a {type(model).__name__}",
+            "an estimator of this library, such as LPLLP",
+            "of a pipeline, give the last step: pipeline[-1]",
+        )
+    check_is_fitted(model, "transduction_")
+    n = len(model.transduction_)
+    for what, values in (("X", X), ("start", start), ("participants", participants)):
+        _require_length(what, values, n)
+    _require_length("names", names, n)
+    maps: dict[str, RowsMap] = {}
+    no_map = ""
+    if isinstance(model, GraphClassifier):
+        maps, no_map = maps_of({None: (model, np.arange(n))})
+    elif X is not None:
+        maps = {"": map_of_features(np.asarray(X, dtype=np.float64))}
+    else:
+        no_map = f"{type(model).__name__} keeps no graph of the rows: pass X for a map."
+    contents = Contents(
+        title=f"Labels by {type(model).__name__}" if title is None else title,
+        answer=answer_of(model),
+        bag_codes=model.bag_codes_,
+        report=model.bag_report_,
+        diagnoses={"": model.diagnosis_} if hasattr(model, "diagnosis_") else {},
+        runs={"": run_of(model)},
+        times=None if start is None else times_from(start, end, window, participants),
+        maps=maps,
+        no_map=no_map,
+        names=None if names is None else np.array(list(names), dtype=object),
+        notes=tuple(notes),
+    )
+    return write_contents(contents, path, force=True)
+
+
+def write_contents(
+    contents: Contents, path: str | os.PathLike[str], *, force: bool = False
+) -> Path:
+    """Write a report to a file, which is there whole or not at all.
+
+    Parameters
+    ----------
+    contents : Contents
+        What to tell.
+    path : str or path
+        The file.
+    force : bool, default=False
+        Whether a file that is there may be replaced.
+    """
+    text = page_of(contents, {**contents.facts, **versions()})
+    with replacing(path, force=force) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+    return Path(path)
+
+
+def versions() -> Mapping[str, str]:
+    """Return the versions of what labels depend on."""
+    found = {"Python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _require_length(what: str, values: Any, n: int) -> None:
+    if values is not None and len(values) != n:
+        raise SupervisionError(
+            f"`{what}`",
+            f"{len(values):,} values",
+            f"{n:,}, one for every fitted row",
+            "give them in the order of the rows that were fitted",
+        )
