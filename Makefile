@@ -2,13 +2,27 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check reproduce benchmark benchmark-speed benchmark-methods picture clean
+.PHONY: demo test check browser reproduce benchmark benchmark-speed benchmark-methods benchmark-report picture screenshots clean
 
 demo: .venv/runtime
 	$(BIN)/apportion demo --force
 
 test: .venv/dev
 	$(BIN)/python -m pytest -n 2
+
+# The tests of the report look at it in a browser that is installed; they skip where there is none.
+browser:
+	@for name in "$${APPORTION_BROWSER:-chromium}" chromium chromium-browser google-chrome; do \
+		command -v "$$name" >/dev/null && exit 0; \
+	done; \
+	as_root=$$(test "$$(id -u)" = 0 && echo env || command -v sudo); \
+	if [ -n "$$as_root" ] && command -v apt-get >/dev/null; then \
+		echo "installing chromium"; \
+		$$as_root apt-get -qq update && $$as_root DEBIAN_FRONTEND=noninteractive \
+			apt-get -qq install --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+	else \
+		echo "no browser here: install chromium, or name one by APPORTION_BROWSER; its tests skip"; \
+	fi
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -34,8 +48,14 @@ benchmark-methods: .venv/dev
 	$(BIN)/python benchmarks/psvm_reference.py
 	$(BIN)/python benchmarks/methods.py
 
+benchmark-report: .venv/dev
+	$(BIN)/python benchmarks/report.py $(if $(SPHERE),--sphere $(SPHERE))
+
 picture: .venv/dev
 	$(BIN)/python examples/picture.py docs/images/xor.png
+
+screenshots: .venv/dev
+	$(BIN)/python examples/screenshots.py docs/images $(if $(SPHERE),--sphere $(SPHERE))
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

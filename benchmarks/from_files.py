@@ -91,39 +91,55 @@ def wisdm(file: Path, folder: Path) -> None:
 
 def sphere(path: Path, folder: Path) -> None:
     """Give a diary line a participant and minute, in percentages of five groups of activities."""
-    windows = load_sphere(path)
-    shares = windows.grouped(FIVE_GROUPS)
-    names = list(FIVE_GROUPS)
-    minute = np.floor(windows.start / 60).astype(int)
-    annotated = ~np.isnan(shares).any(axis=1)
-    keys = sorted(set(zip(windows.participant.tolist(), minute.tolist(), strict=True)))
-    lines, majority = [], np.empty(len(minute), dtype=object)
-    for who, k in keys:
-        mine = (windows.participant == who) & (minute == k)
-        known = shares[mine & annotated]
-        if not len(known):
-            continue
-        last = windows.start[mine].max() + 1
-        part = known.sum(axis=0) / mine.sum()
-        lines.append([who, 60 * k, last, *(f"{100 * share:.6f}%" for share in part)])
-        majority[mine] = names[int(np.argmax(part))]
-    write(folder / "diary.csv", ["participant", "start", "end", *names], lines)
-    cells = [
-        [who, start, start + 1, *("" if np.isnan(x) else repr(float(x)) for x in row)]
-        for who, start, row in zip(windows.participant, windows.start, windows.X, strict=True)
-    ]
-    write(folder / "windows.csv", ["participant", "start", "end", *windows.feature_names], cells)
-    truth = np.array(names, dtype=object)[np.nan_to_num(shares).argmax(axis=1)]
-    truth[~annotated] = "unknown"
+    truth, majority, annotated, n_minutes, n_people = sphere_files(load_sphere(path), folder)
     print(
-        f"SPHERE: {len(minute):,} windows of a second, {len(set(windows.participant))} recordings, "
-        f"{len(lines)} minutes, {len(names)} groups of activities; {annotated.sum():,} annotated"
+        f"SPHERE: {len(truth):,} windows of a second, {n_people} recordings, {n_minutes} minutes, "
+        f"{len(FIVE_GROUPS)} groups of activities; {annotated.sum():,} annotated"
     )
     by_majority = (majority == truth)[annotated].mean()
     for extra in ([], ["--decode", "threshold"], ["--graphs", "each"]):
         words = ["--diary", str(folder / "diary.csv"), *extra]
         labels = label(folder / "windows.csv", words, folder)
         tell(" ".join(extra) or "(as it is)", labels, truth, by_majority, annotated)
+
+
+def sphere_files(windows, folder: Path, only=None):
+    """Write windows.csv and diary.csv, of one participant or all.
+
+    Returns the windows' groups of activities, those that their minute has most of, which windows
+    are annotated, and how many minutes and participants there are.
+    """
+    chosen = (
+        np.ones(len(windows.start), dtype=bool) if only is None else windows.participant == only
+    )
+    shares, who, start = (
+        windows.grouped(FIVE_GROUPS)[chosen],
+        windows.participant[chosen],
+        windows.start[chosen],
+    )
+    X = windows.X[chosen]
+    names = list(FIVE_GROUPS)
+    minute = np.floor(start / 60).astype(int)
+    annotated = ~np.isnan(shares).any(axis=1)
+    lines, majority = [], np.empty(len(minute), dtype=object)
+    for one, k in sorted(set(zip(who.tolist(), minute.tolist(), strict=True))):
+        mine = (who == one) & (minute == k)
+        known = shares[mine & annotated]
+        if not len(known):
+            continue
+        part = known.sum(axis=0) / mine.sum()
+        percent = (f"{100 * share:.6f}%" for share in part)
+        lines.append([one, 60 * k, start[mine].max() + 1, *percent])
+        majority[mine] = names[int(np.argmax(part))]
+    write(folder / "diary.csv", ["participant", "start", "end", *names], lines)
+    cells = [
+        [one, at, at + 1, *("" if np.isnan(x) else repr(float(x)) for x in row)]
+        for one, at, row in zip(who, start, X, strict=True)
+    ]
+    write(folder / "windows.csv", ["participant", "start", "end", *windows.feature_names], cells)
+    truth = np.array(names, dtype=object)[np.nan_to_num(shares).argmax(axis=1)]
+    truth[~annotated] = "unknown"
+    return truth, majority, annotated, len(lines), len(set(who.tolist()))
 
 
 def million(folder: Path) -> None:

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from browser import NoBrowserError, started_browser
 
 settings.register_profile(
     "steady",
@@ -13,3 +16,14 @@ settings.register_profile(
 )
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A browser, started once a worker; where there is none, tests are skipped, but not in CI."""
+    try:
+        with started_browser() as found:
+            yield found
+    except NoBrowserError as reason:
+        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        give_up(str(reason))

@@ -90,15 +90,16 @@ def test_the_digits_example_prints_given_against_assigned():
         "docs/performance.md",
         "docs/reproduction.md",
         "docs/diary.md",
+        "docs/report.md",
     ],
 )
-def test_pages_print_what_they_say(page):
+def test_pages_print_what_they_say(page, tmp_path):
     """Python blocks followed by a text block are run in order; the text is what they print."""
     text = (ROOT / page).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```\s*```text\n(.*?)```", text, re.DOTALL)
     assert blocks
     mark = "#-- next block --#"
     code = f"print({mark!r})\n".join(code for code, _ in blocks)
-    out = subprocess.check_output([sys.executable, "-c", code], text=True)
+    out = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=tmp_path)
     for printed, (_, wanted) in zip(out.split(mark), blocks, strict=True):
         assert printed.strip() == wanted.strip()

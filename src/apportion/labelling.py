@@ -156,15 +156,14 @@ def label_rows(
     if out.any() and known.totals.unit == "mass":
         known = replace(known, totals=_shares_of(known.totals, known.bags))
     for group, rows in _groups(known.groups, ~out):
-        part = _Part(X[rows] if len(rows) < n else X, known, rows)
+        part = _Part(known, rows)
         if not part.has_supervision:
             marked["no-totals"][rows] = True
             continue
         try:
-            fitted, told = part.fit(clone(model))
+            fitted, told = part.fit(clone(model), X[rows] if len(rows) < n else X)
         except SupervisionError as error:
-            places = [f"row {row}" for row in rows.tolist()]
-            raise renumbered(error, places.__getitem__) from None
+            raise _at_their_rows(error, rows) from None
         prefix = "" if group is None else f"{group}: "
         notes += [f"{prefix}{note}" for note in told]
         models[group], fitted_rows[group] = fitted, rows
@@ -235,10 +234,13 @@ def judge(labels: AnyArray, known: Supervision, decode: str) -> Judged:
     diagnoses: dict[Any, Diagnosis] = {}
     of_group: dict[Any, IntArray] = {}
     for group, mine in _groups(known.groups, labelled):
-        if not mine.size:
+        part = _Part(known, mine)
+        if not part.has_supervision:
             continue
-        given = None if known.given is None else known.given[mine]
-        matched = match_bags(len(mine), given, known.bags[mine], totals)
+        try:
+            matched = match_bags(len(mine), part.given, part.bags, totals)
+        except SupervisionError as error:
+            raise _at_their_rows(error, mine) from None
         found = Decoding(places_among(labels[mine], classes), np.zeros(len(mine), dtype=bool))
         reports.append(report_bags(matched, {decode: found}, decode))
         diagnoses[group], of_group[group] = diagnose_bags(matched), mine
@@ -253,6 +255,12 @@ def renumbered(error: SupervisionError, place: Callable[[int], str]) -> Supervis
     """Return an error about a row of some rows as one about that row where it stands."""
     where = re.sub(r"\brow (\d+)", lambda found: place(int(found[1])), error.where)
     return SupervisionError(where, error.found, error.allowed, error.mend)
+
+
+def _at_their_rows(error: SupervisionError, rows: IntArray) -> SupervisionError:
+    """Return an error about some of the rows as one about these rows among all."""
+    places = [f"row {row}" for row in rows.tolist()]
+    return renumbered(error, places.__getitem__)
 
 
 def joined_codes(marked: Mapping[str, BoolArray]) -> AnyArray:
@@ -311,8 +319,7 @@ def _groups(groups: AnyArray | None, labelled: BoolArray) -> list[tuple[Any, Any
 class _Part:
     """The rows that are labelled together."""
 
-    def __init__(self, X: FloatArray, known: Supervision, rows: AnyArray) -> None:
-        self.X = X
+    def __init__(self, known: Supervision, rows: AnyArray) -> None:
         self.bags = known.bags[rows]
         self.totals = known.totals
         self.given = None if known.given is None else known.given[rows]
@@ -329,11 +336,11 @@ class _Part:
             return np.zeros(len(self.bags), dtype=bool)
         return np.array([not is_missing(one) for one in self.given.tolist()], dtype=bool)
 
-    def fit(self, model: LPLLP) -> tuple[LPLLP, list[str]]:
+    def fit(self, model: LPLLP, X: FloatArray) -> tuple[LPLLP, list[str]]:
         """Return the fitted model, and what it told."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model.fit(self.X, self.given, bags=self.bags, proportions=self.totals)
+            model.fit(X, self.given, bags=self.bags, proportions=self.totals)
         approximate = [] if isinstance(model.graph_, KNNGraph) else [model.graph_choice_]
         return model, [*approximate, *(str(one.message) for one in caught)]
 

@@ -17,7 +17,7 @@ from apportion.cli.inputs import Inputs
 from apportion.diagnose import Diagnosis
 from apportion.diary.recording import WINDOW_ROLES
 from apportion.diary.table import Table
-from apportion.exceptions import DiaryError, OutputError
+from apportion.exceptions import InputError, OutputError
 from apportion.labelling import Answer, Labelled
 from apportion.report import Contents, Run, require_tools
 from apportion.report.contents import maps_of, name_of, run_of
@@ -87,6 +87,7 @@ def contents_of(
     notes: Sequence[str],
 ) -> Contents:
     """Return what there is to tell of labelled rows."""
+    times, why = (inputs.times, "") if inputs.times is not None else times_in(inputs.table)
     return Contents(
         title=title or f"Labels of {inputs.path.name}",
         answer=answer,
@@ -94,31 +95,35 @@ def contents_of(
         report=report,
         diagnoses=diagnoses,
         runs=runs,
-        times=inputs.times or times_in(inputs.table),
+        times=times,
         maps=maps,
         no_map=no_map,
         names=None if ids is None else _names(inputs.table, ids),
         command=command,
-        facts={path.name: _fingerprint(path) for path in files if path is not None},
+        facts=_fingerprints(path for path in files if path is not None),
         rules=tuple(inputs.rules),
-        notes=tuple(notes),
+        notes=(*notes, *[why] * bool(why)),
     )
 
 
-def times_in(table: Any) -> Times | None:
-    """Return when the rows of a table were recorded, if columns of the usual names say so."""
+def times_in(table: Any) -> tuple[Times | None, str]:
+    """Return when the rows of a table were recorded, and why that cannot be told.
+
+    Columns of the usual names say it. Where there is none, nobody asked for days.
+    """
     columns = Table(table)
     found = {
         role: columns.find(role, None, WINDOW_ROLES[role])
         for role in ("start", "end", "participant")
     }
     if found["start"] is None:
-        return None
+        return None, ""
     cells = {role: columns[name] for role, name in found.items() if name is not None}
     try:
-        return times_from(cells["start"], cells.get("end"), participants=cells.get("participant"))
-    except DiaryError:
-        return None
+        who = cells.get("participant")
+        return times_from(cells["start"], cells.get("end"), participants=who), ""
+    except InputError as error:
+        return None, f"no days are shown, as times cannot be read: {error}"
 
 
 def _bag_codes(bags: AnyArray, answer: Answer, report: BagReport) -> IntArray:
@@ -131,6 +136,14 @@ def _bag_codes(bags: AnyArray, answer: Answer, report: BagReport) -> IntArray:
 
 def _names(table: Any, ids: str) -> AnyArray:
     return np.array([plain_name(one) for one in table.column(ids).to_pylist()], dtype=object)
+
+
+def _fingerprints(files: Iterable[Path]) -> dict[str, str]:
+    """Return the sizes and digests of files, by name, or by path where two have one name."""
+    found: dict[str, str] = {}
+    for path in files:
+        found[str(path) if path.name in found else path.name] = _fingerprint(path)
+    return found
 
 
 def _fingerprint(path: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,16 +18,18 @@ from apportion.cli.options import FeatureOptions, KnownOptions, with_groups
 from apportion.cli.page import command_line, contents_of, require_page
 from apportion.cli.summary import read_summary, summary_in
 from apportion.cli.talk import say, stages, with_exit_codes
-from apportion.exceptions import FileError, counted, name_some
-from apportion.files.read import no_column, place_in, read_columns
+from apportion.exceptions import FileError, SupervisionError, counted, name_some
+from apportion.files.read import place_in, read_columns
 from apportion.files.write import require_writable
 from apportion.graph import choose_graph
-from apportion.labelling import Answer, Judged, judge, places_among
+from apportion.labelling import Answer, Judged, judge, places_among, renumbered
 from apportion.progress import tell
 from apportion.report import write_contents
 from apportion.report.contents import MOST_MAPS, maps_left_out, name_of, rows_a_map
 from apportion.tables import plain_name
 from apportion.views.rows_map import RowsMap, map_of_graph
+
+_ROUNDING = 1e-6
 
 
 @with_exit_codes
@@ -97,9 +101,9 @@ def report(
         features = learn_features(inputs, feature)
         saved = read_columns(labels, encoding=known.encoding)
         ids = id_column(inputs.table, feature.id)
-        answer = _answer(saved, labels, inputs, ids, known.encoding)
+        answer = _answer(_Saved(saved, labels, known.encoding), inputs, ids)
         run = summary_in(saved, labels) if summary is None else read_summary(summary)
-        judged = judge(answer.labels, inputs.known, run.decode)
+        judged = _judged(answer, inputs, run.decode)
         maps, no_map = _maps(inputs, features, judged)
         page = contents_of(
             answer,
@@ -113,87 +117,176 @@ def report(
             title=title,
             command=run.command or command_line(),
             files=(readings, known.diary, known.proportions, labels),
-            notes=[*inputs.notes, *features.notes, *run.notes],
+            notes=list(dict.fromkeys([*inputs.notes, *features.notes, *run.notes])),
         )
         write_contents(page, output, force=force)
+    more = saved.num_rows - len(answer.labels)
+    if more > 0:
+        say([f"{counted(more, 'label')} of {labels.name} of other rows are not used"], quiet)
     say([f"written: {output}, {counted(len(answer.labels), 'row')}"], quiet)
 
 
-def _answer(
-    saved: Any, path: Path, inputs: Inputs, ids: str | None, encoding: str | None
-) -> Answer:
+@dataclass(frozen=True)
+class _Saved:
+    """A file of labels."""
+
+    table: Any
+    path: Path
+    encoding: str | None
+
+    def __contains__(self, column: str | None) -> bool:
+        return column in self.table.column_names
+
+    def cells(self, column: str) -> list[Any]:
+        """Return what is in a column."""
+        return list(self.table.column(column).to_pylist())
+
+    def place(self, row: int) -> str:
+        """Return where a row stands, in words."""
+        return place_in(self.path, row, encoding=self.encoding)
+
+
+def _judged(answer: Answer, inputs: Inputs, decode: str) -> Judged:
+    try:
+        return judge(answer.labels, inputs.known, decode)
+    except SupervisionError as error:
+        raise renumbered(error, inputs.place) from None
+
+
+def _answer(saved: _Saved, inputs: Inputs, ids: str | None) -> Answer:
     """Return the labels of a file, in the order of the rows."""
-    if "label" not in saved.column_names:
-        raise no_column("label", saved.column_names, path.name)
+    if "label" not in saved:
+        raise FileError(
+            saved.path.name,
+            f"no column 'label', only {name_some(map(repr, saved.table.column_names), 12)}",
+            "labels as 'apportion label' writes them",
+            "give that file, or call the column of labels 'label'",
+        )
     classes = inputs.known.totals.classes
-
-    def place(row: int) -> str:
-        return place_in(path, row, encoding=encoding)
-
-    labels = given_labels(saved, "label", classes, place)
+    labels = given_labels(saved.table, "label", classes, saved.place)
+    if all(one is None for one in labels.tolist()):
+        raise FileError(
+            f"{saved.path.name}, column 'label'",
+            "no label",
+            "a label for at least one row",
+            "give the file that 'apportion label' wrote",
+        )
     masses = _masses(saved, labels, classes)
     reasons = np.full(len(labels), "", dtype=object)
-    if "reason" in saved.column_names:
-        reasons[:] = [one or "" for one in saved.column("reason").to_pylist()]
-    order = _order(saved, path, inputs, ids)
+    if "reason" in saved:
+        reasons[:] = ["" if one is None else str(one) for one in saved.cells("reason")]
+    order = _order(saved, inputs, ids)
     labels, masses, reasons = labels[order], masses[order], reasons[order]
     at = places_among(labels, classes)
     confidence = np.where(at >= 0, masses[np.arange(len(at)), at], np.nan)
     return Answer(classes, labels, masses, confidence, reasons)
 
 
-def _masses(saved: Any, labels: AnyArray, classes: AnyArray) -> FloatArray:
+def _masses(saved: _Saved, labels: AnyArray, classes: AnyArray) -> FloatArray:
     """Return the masses of the classes; where a file has none, all of it is the label's."""
-    columns = [f"mass_{name}" for name in classes.tolist()]
-    if set(columns) <= set(saved.column_names):
-        cells = [saved.column(name).to_numpy(zero_copy_only=False) for name in columns]
-        return np.column_stack(cells).astype(np.float64)
+    columns = _mass_columns(classes)
+    if all(name in saved for name in columns):
+        return np.column_stack([_shares(saved, name) for name in columns])
     at = places_among(labels, classes)
     return np.where((at >= 0)[:, None], np.eye(len(classes))[at], np.nan)
 
 
-def _order(saved: Any, path: Path, inputs: Inputs, ids: str | None) -> AnyArray:
+def _mass_columns(classes: AnyArray) -> list[str]:
+    return [f"mass_{name}" for name in classes.tolist()]
+
+
+def _shares(saved: _Saved, column: str) -> FloatArray:
+    """Return the shares in a column, NaN for an empty cell."""
+    import pyarrow as pa
+
+    cells = saved.table.column(column)
+    try:
+        found = cells.cast(pa.float64()).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        found = np.array([_number(cell) for cell in cells.to_pylist()])
+    wrong = (found < -_ROUNDING) | (found > 1.0 + _ROUNDING)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise FileError(
+            f"{saved.place(row)}, column {column!r}",
+            repr(cells[row].as_py()),
+            "a number from 0 to 1, or an empty cell",
+            "correct the cell, or leave out all columns of masses",
+        )
+    return np.asarray(found)
+
+
+def _number(cell: Any) -> float:
+    """Return a cell as a number: NaN where it is empty, infinite where it is none."""
+    try:
+        return math.nan if cell is None else float(cell)
+    except (TypeError, ValueError):
+        return math.inf
+
+
+def _order(saved: _Saved, inputs: Inputs, ids: str | None) -> AnyArray:
     """Return where each row's label stands in the file."""
     table, name = inputs.table, inputs.path.name
-    if ids is not None and ids in saved.column_names:
-        there = [plain_name(one) for one in saved.column(ids).to_pylist()]
-        wanted = [plain_name(one) for one in table.column(ids).to_pylist()]
+    if ids is not None and ids in saved:
+        there = [plain_name(one) for one in saved.cells(ids)]
+        cells = table.column(ids).to_pylist()
+        wanted = [plain_name(one) for one in cells]
         if len(set(there)) == len(there) and len(set(wanted)) == len(wanted):
             place = {one: row for row, one in enumerate(there)}
-            missing = [one for one in wanted if one not in place]
+            found = [place.get(plain_name(one), place.get(_guarded(one))) for one in cells]
+            missing = [one for one, row in zip(wanted, found, strict=True) if row is None]
             if missing:
                 raise FileError(
-                    f"{path.name}, column {ids!r}",
-                    f"no row {name_some(map(repr, missing), 3)}",
+                    f"{saved.path.name}, column {ids!r}",
+                    f"no label of {name_some(map(repr, missing), 3)}",
                     f"a label for each of the {len(wanted):,} rows of {name}",
                     "give the labels of these rows",
                 )
-            return np.array([place[one] for one in wanted], dtype=np.intp)
-    if saved.num_rows != table.num_rows:
+            return np.array(found, dtype=np.intp)
+    if saved.table.num_rows != table.num_rows:
         raise FileError(
-            path.name,
-            counted(saved.num_rows, "row"),
+            saved.path.name,
+            counted(saved.table.num_rows, "row"),
             f"{table.num_rows:,}, as in {name}",
             "give the labels of these rows",
         )
-    for column in set(inputs.roles) & set(saved.column_names):
-        _require_same(column, saved, path, inputs)
-    return np.arange(table.num_rows)
+    order = np.arange(table.num_rows)
+    if ids is None and "row" in saved and "row" not in table.column_names:
+        numbers = saved.cells("row")
+        if set(numbers) == set(order.tolist()):
+            order = np.argsort(np.array(numbers, dtype=np.intp))
+    ours = {"label", "confidence", "reason", *_mass_columns(inputs.known.totals.classes)}
+    for column in table.column_names:
+        if column in saved and column not in ours and column in {*inputs.roles, ids}:
+            _require_same(column, saved, order, inputs)
+    return order
 
 
-def _require_same(column: str, saved: Any, path: Path, inputs: Inputs) -> None:
+def _require_same(column: str, saved: _Saved, order: AnyArray, inputs: Inputs) -> None:
     """Raise where a column of the labels' file is not that of the rows."""
-    ours, theirs = inputs.table.column(column), saved.column(column)
-    if ours.type != theirs.type or ours.equals(theirs):
+    import pyarrow as pa
+
+    ours, theirs = inputs.table.column(column), saved.table.column(column).take(order)
+    try:
+        theirs = theirs.cast(ours.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return  # written in another way, as spreadsheets do with times
+    if ours.equals(theirs):
         return
-    pairs = zip(ours.to_pylist(), theirs.to_pylist(), strict=True)
-    row, (one, other) = next((row, pair) for row, pair in enumerate(pairs) if pair[0] != pair[1])
-    raise FileError(
-        f"{path.name}, column {column!r}",
-        f"{str(other)!r} where {inputs.place(row)} has {str(one)!r}",
-        f"the rows of {inputs.path.name}, in their order",
-        "give the labels of these rows, or name a column of ids with --id",
-    )
+    cells = zip(ours.to_pylist(), theirs.to_pylist(), strict=True)
+    for row, (one, other) in enumerate(cells):
+        if plain_name(other) not in (plain_name(one), _guarded(one)):
+            raise FileError(
+                f"{saved.place(int(order[row]))}, column {column!r}",
+                f"{plain_name(other)!r}, where {inputs.place(row)} has {plain_name(one)!r}",
+                f"the rows of {inputs.path.name}, in their order",
+                "give the labels of these rows, or name a column of ids with --id",
+            )
+
+
+def _guarded(cell: Any) -> str:
+    """Return a cell as it is written where a spreadsheet would take it for a formula."""
+    return plain_name(f"'{cell}")
 
 
 def _maps(inputs: Inputs, features: Features, judged: Judged) -> tuple[dict[str, RowsMap], str]:

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import apportion
 from apportion.exceptions import FileError
@@ -69,7 +69,7 @@ def summary_of(found: Labelled, rules: list[str], notes: list[str], command: str
             for k, bag in enumerate(report.ids)
         ],
         "models": {
-            str(group or _ALL): {
+            _ALL if group is None else str(group): {
                 **asdict(run_of(model)),
                 "iterations": model.n_iter_,
                 "information_index": model.diagnosis_.index,
@@ -83,7 +83,9 @@ def summary_of(found: Labelled, rules: list[str], notes: list[str], command: str
 
 def as_json(answer: dict[str, Any]) -> str:
     """Return an answer as JSON, with null for a number that is not finite."""
-    return json.dumps(_finite(answer), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_finite(answer), indent=2, ensure_ascii=False, allow_nan=False)
+    # The name of a file may be no text: a lone surrogate is written as its escape.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def with_summary(table: Any, summary: dict[str, Any]) -> Any:
@@ -107,15 +109,16 @@ def read_summary(path: Path) -> SavedRun:
 
 def _saved_run(text: bytes, name: str) -> SavedRun:
     try:
-        summary = json.loads(text)
+        summary = json.loads(text, parse_constant=_no_number)
+        models = summary["models"]
         runs = {
-            "" if group == _ALL else str(group): _run(model)
-            for group, model in summary["models"].items()
+            "" if list(models) == [_ALL] else str(group): _run(model)
+            for group, model in models.items()
         }
         return SavedRun(
             runs, str(summary["decode"]), str(summary["command"]), tuple(map(str, summary["notes"]))
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise FileError(
             name,
             "no summary of a run",
@@ -137,6 +140,10 @@ def _run(model: dict[str, Any]) -> Run:
         residual=None if model["residual"] is None else float(model["residual"]),
         unique=None if model["unique"] is None else bool(model["unique"]),
     )
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number in JSON")
 
 
 def _finite(value: Any) -> Any:

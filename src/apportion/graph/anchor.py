@@ -14,7 +14,7 @@ from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArr
 from apportion.graph.base import FAR, Affinity, Graph
 from apportion.graph.neighbours import FlatSearch, SinglePrecision, distances_to
 from apportion.graph.row_parts import multiply, some_rows, transposed
-from apportion.hashing import hash_sample, row_hashes
+from apportion.hashing import hash_sample, row_hashes, scramble
 from apportion.memory import refuse_if_too_large
 from apportion.progress import tell, told
 from apportion.threads import BLOCK_ROWS, blockwise, in_threads, slices
@@ -139,7 +139,11 @@ class AnchorGraph(Graph):
 
     def hashes(self) -> UIntArray:
         """Return a hash of every row's ties."""
-        return row_hashes(self.ties_.data.reshape(self.n_rows_, -1))
+        weights, anchors = (
+            row_hashes(one.reshape(self.n_rows_, -1))
+            for one in (self.ties_.data, self.ties_.indices)
+        )
+        return scramble(weights ^ scramble(anchors))
 
     def hear(self, F: FloatArray) -> FloatArray:
         """Return what each row hears from the others, 0 where there are none."""

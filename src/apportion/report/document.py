@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ MOST_BAGS = 1000
 """Bags in the table: those farthest off their totals where there are more."""
 
 _MOST_ENERGIES = 500
+_LARGEST_WHOLE = 2**53
 
 
 def document_of(contents: Contents) -> dict[str, Any]:
@@ -87,11 +89,7 @@ def _timeline(shown: Timeline, contents: Contents) -> dict[str, Any]:
 
 def _bags(contents: Contents, bags: IntArray, shown: Timeline | None) -> dict[str, Any]:
     report = contents.report
-    lane = np.full(len(report.ids), -1, dtype=np.intp)
-    if shown is not None:
-        inside = np.flatnonzero(contents.bag_codes >= 0)[::-1]
-        order = inside[np.argsort(-shown.lane_of_row[inside], kind="stable")]
-        lane[contents.bag_codes[order]] = shown.lane_of_row[order]
+    lane, start, end = _when(contents, shown)
     return {
         "n": len(report.ids),
         "names": [str(report.ids[k]) for k in bags.tolist()],
@@ -100,8 +98,29 @@ def _bags(contents: Contents, bags: IntArray, shown: Timeline | None) -> dict[st
         "upper": _rounded(report.upper[bags], 2),
         "assigned": report.assigned[report.decode][bags].tolist(),
         "lane": lane[bags].tolist(),
+        "start": _rounded(start[bags], 3),
+        "end": _rounded(end[bags], 3),
         "hours": window_hours(contents),
     }
+
+
+def _when(contents: Contents, shown: Timeline | None) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return each bag's first lane, -1 without times, and when in it the bag begins and ends."""
+    n_bags = len(contents.report.ids)
+    lane = np.full(n_bags, -1, dtype=np.intp)
+    start, end = np.full(n_bags, np.inf), np.full(n_bags, -np.inf)
+    if shown is None or contents.times is None:
+        return lane, start, end
+    rows = np.flatnonzero(contents.bag_codes >= 0)
+    bag, of_row = contents.bag_codes[rows], shown.lane_of_row[rows]
+    first = np.full(n_bags, len(shown.days))
+    np.minimum.at(first, bag, of_row)
+    lane[bag] = first[bag]
+    there = of_row == first[bag]
+    rows, bag, midnight = rows[there], bag[there], shown.midnight[of_row[there]]
+    np.minimum.at(start, bag, (contents.times.starts[rows] - midnight) / SECOND)
+    np.maximum.at(end, bag, (contents.times.ends[rows] - midnight) / SECOND)
+    return lane, start, end
 
 
 def _map(name: str, one: RowsMap, contents: Contents) -> dict[str, Any]:
@@ -111,8 +130,8 @@ def _map(name: str, one: RowsMap, contents: Contents) -> dict[str, Any]:
     return {
         "name": name,
         "how": one.how,
-        "x": _rounded(one.places[:, 0], 4),
-        "y": _rounded(one.places[:, 1], 4),
+        "x": _on_paper(one.places[:, 0]),
+        "y": _on_paper(one.places[:, 1]),
         "row": _names(contents, one.rows),
         "label": places[one.rows].tolist(),
         "bag": _bag_names(contents, one.rows),
@@ -137,17 +156,25 @@ def _bag_names(contents: Contents, rows: AnyArray) -> Any:
 
 
 def _thinned(energies: list[float]) -> list[list[float]]:
-    """Return iterations and energies, evenly thinned in the logarithm of the iteration."""
+    """Return iterations and energies; many, evenly thinned in the logarithm of the iteration."""
     n = len(energies)
-    steps = np.unique(np.rint(np.geomspace(1, n, min(n, _MOST_ENERGIES))).astype(int) - 1)
+    steps = np.arange(n)
+    if n > _MOST_ENERGIES:
+        steps = np.unique(np.rint(np.geomspace(1, n, _MOST_ENERGIES)).astype(int) - 1)
     return [[int(step), energies[step]] for step in steps]
+
+
+def _on_paper(places: FloatArray) -> Any:
+    """Return places, each in steps of a ten-thousandth of the axis or less, whatever their unit."""
+    span = float(np.ptp(places)) or float(np.abs(places).max())
+    return _rounded(places, min(4 - math.floor(math.log10(span)), 300) if span else 0)
 
 
 def _rounded(values: FloatArray, digits: int) -> Any:
     """Return numbers in few digits, whole ones without a point, None where there is none."""
     finite = np.isfinite(values)
     numbers = np.round(np.where(finite, values, 0.0), digits)
-    whole = numbers == np.rint(numbers)
+    whole = (numbers == np.rint(numbers)) & (np.abs(numbers) < _LARGEST_WHOLE)
     cells = numbers.astype(object)
     cells[whole] = numbers[whole].astype(np.int64)
     cells[~finite] = None

@@ -122,7 +122,7 @@ def _bag_table(contents: Contents) -> dict[str, Any]:
                 {
                     "given": _span(report.lower[k, h], report.upper[k, h]),
                     "assigned": int(assigned[k, h]),
-                    "off": bool(abs(off[k, h]) >= 0.5),
+                    "off": bool(abs(off[k, h]) >= 1.0),
                 }
                 for h in range(len(report.classes))
             ],
@@ -135,14 +135,24 @@ def _bag_table(contents: Contents) -> dict[str, Any]:
         "n": len(report.ids),
         "error": report.error(),
         "decode": report.decode,
-        "hours": window_hours(contents),
+        "row_lasts": _lasting(window_hours(contents)),
     }
 
 
+def _lasting(hours: float | None) -> str:
+    if hours is None:
+        return ""
+    if hours < 1 / 30:
+        return f"{3600 * hours:.4g} s"
+    return f"{60 * hours:.4g} min" if hours < 2 else f"{hours:.4g} h"
+
+
 def _span(lower: float, upper: float) -> str:
+    if not np.isfinite(upper):
+        return f"at least {lower:,.4g}"
     if upper - lower <= 1e-9 * max(upper, 1.0):
         return f"{upper:,.4g}" if upper < 1000 else f"{upper:,.0f}"
-    return f"{lower:,.4g} to {upper:,.4g}" if np.isfinite(upper) else f"at least {lower:,.4g}"
+    return f"{lower:,.4g} to {upper:,.4g}"
 
 
 def _design(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def _sentence(contents: Contents, level: Level) -> str:
     agreement = agreement_of(contents)
     similar = "" if agreement is None else f", and {agreement.share:.0%} of their neighbours agree"
     words = {
-        "sound": "nothing speaks against them",
+        "sound": "nothing that shows without true labels speaks against them",
         "care": "look at the points below before you use them",
         "doubt": "do not rely on them before the points below are settled",
     }
@@ -118,6 +118,7 @@ def _rows(contents: Contents) -> list[str]:
         ("tie", "have a label that only a tie-break decided"),
         ("isolated", "have almost no similar row: look for outliers and unscaled features"),
         ("out-of-reach", "are out of reach of any total or given label"),
+        ("missing-features", "miss a feature, for which a stand-in was used"),
     ):
         count = counts.get(code, 0)
         if count > _SOME * n:

@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
-from apportion.exceptions import SupervisionError
-from apportion.files.write import replacing
+from apportion.exceptions import SupervisionError, name_some
+from apportion.files.write import replacing, require_writable
 from apportion.report.contents import Contents, answer_of, maps_of, run_of
-from apportion.report.page import page_of
+from apportion.report.page import page_of, require_tools
 from apportion.views.rows_map import RowsMap, map_of_features
 from apportion.views.when import times_from
 
@@ -86,24 +86,28 @@ def write_report(
     >>> "every bag keeps its totals" in page.read_text(encoding="utf-8")
     True
     """
-    if not isinstance(model, BagClassifier):
-        raise SupervisionError(
-            "`model`",
-            f"a {type(model).__name__}",
-            "an estimator of this library, such as LPLLP",
-            "of a pipeline, give the last step: pipeline[-1]",
-        )
-    check_is_fitted(model, "transduction_")
+    _require_fitted(model)
     n = len(model.transduction_)
-    for what, values in (("X", X), ("start", start), ("participants", participants)):
+    when = {"end": end, "window": window, "participants": participants}
+    lonely = [f"`{what}`" for what, values in when.items() if values is not None]
+    if start is None and lonely:
+        raise SupervisionError(
+            "`start`",
+            f"nothing, while there is {name_some(lonely)}",
+            "when every row began",
+            f"pass `start`, or leave out {name_some(lonely)}",
+        )
+    of_rows = {"X": X, "start": start, "end": end, "participants": participants, "names": names}
+    for what, values in of_rows.items():
         _require_length(what, values, n)
-    _require_length("names", names, n)
+    require_tools()
+    require_writable(Path(path), force=True)
     maps: dict[str, RowsMap] = {}
     no_map = ""
     if isinstance(model, GraphClassifier):
         maps, no_map = maps_of({None: (model, np.arange(n))})
     elif X is not None:
-        maps = {"": map_of_features(np.asarray(X, dtype=np.float64))}
+        maps = {"": map_of_features(model._checked_rows(X, reset=False))}
     else:
         no_map = f"{type(model).__name__} keeps no graph of the rows: pass X for a map."
     contents = Contents(
@@ -116,7 +120,7 @@ def write_report(
         times=None if start is None else times_from(start, end, window, participants),
         maps=maps,
         no_map=no_map,
-        names=None if names is None else np.array(list(names), dtype=object),
+        names=None if names is None else np.array([str(one) for one in names], dtype=object),
         notes=tuple(notes),
     )
     return write_contents(contents, path, force=True)
@@ -138,7 +142,8 @@ def write_contents(
     """
     text = page_of(contents, {**contents.facts, **versions()})
     with replacing(path, force=force) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+        # A lone surrogate, as of a file whose name is no UTF-8, is no text that a file could hold.
+        temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
     return Path(path)
 
 
@@ -153,11 +158,36 @@ def versions() -> Mapping[str, str]:
     return found
 
 
+def _require_fitted(model: Any) -> None:
+    """Raise for what is no estimator of this library, or has no labels of rows."""
+    if not isinstance(model, BagClassifier):
+        raise SupervisionError(
+            "`model`",
+            f"the class {model.__name__}" if isinstance(model, type) else repr(model),
+            "a fitted estimator of this library, such as LPLLP()",
+            "of a pipeline give its last step, pipeline[-1], of a search its best_estimator_",
+        )
+    check_is_fitted(model, "classes_")
+    if not hasattr(model, "transduction_"):
+        raise SupervisionError(
+            "`model`",
+            f"{type(model).__name__} from a file, which has no labels of the fitted rows",
+            "an estimator as `fit` leaves it",
+            "write the report before the model is saved",
+        )
+
+
 def _require_length(what: str, values: Any, n: int) -> None:
-    if values is not None and len(values) != n:
+    """Raise where there is not one value for every fitted row."""
+    if values is None:
+        return
+    shape = getattr(values, "shape", None)
+    sized = hasattr(values, "__len__") and not isinstance(values, str | bytes)
+    length = shape[0] if shape else len(values) if sized else None
+    if length != n:
         raise SupervisionError(
             f"`{what}`",
-            f"{len(values):,} values",
-            f"{n:,}, one for every fitted row",
+            f"the {type(values).__name__} {values!r}" if length is None else f"{length:,} values",
+            f"{n:,} values, one for every fitted row",
             "give them in the order of the rows that were fitted",
         )

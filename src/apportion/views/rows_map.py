@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from apportion._typing import AnyArray, FloatArray, IntArray
+from apportion._typing import AnyArray, FloatArray, IntArray, UIntArray
 from apportion.graph import Graph, KNNGraph
 from apportion.hashing import scramble
 from apportion.progress import tell
@@ -68,10 +68,11 @@ def map_of_graph(graph: Graph, most: int = MOST_ROWS) -> RowsMap:
     >>> found.neighbours[found.rows == 0, :2].tolist()
     [[1, -1]]
     """
-    rows = np.argsort(graph.hashes(), kind="stable")[:most]
+    hashes = graph.hashes()
+    rows = np.argsort(hashes, kind="stable")[:most]
     features = graph.features_of(rows)
     places, how = _laid_out_by_similarity(graph, rows) if features is None else _laid_out(features)
-    neighbours, similarity = _most_similar(graph, rows)
+    neighbours, similarity = _most_similar(graph, rows, hashes)
     return RowsMap(rows, places, neighbours, similarity, how)
 
 
@@ -91,10 +92,13 @@ def _laid_out(features: FloatArray) -> tuple[FloatArray, str]:
         )
     if d == 2:
         return features, "the two features"
-    spread = features.std(axis=0)
+    centred = features - features.mean(axis=0)
+    # Of one size, whatever the unit: t-SNE works in single precision.
+    centred /= max(float(np.abs(centred).max()), 1e-300)
+    spread = centred.std(axis=0)
     if n < 5 or not spread.any():
         return features[:, np.argsort(-spread, kind="stable")[:2]], "two of the features"
-    return _tsne(features, "euclidean"), "t-SNE of the features: near rows lie near each other"
+    return _tsne(centred, "euclidean"), "t-SNE of the features: near rows lie near each other"
 
 
 def _laid_out_by_similarity(graph: Graph, rows: IntArray) -> tuple[FloatArray, str]:
@@ -127,8 +131,11 @@ def _tsne(rows: FloatArray, metric: str) -> FloatArray:
         return np.asarray(layout.fit_transform(rows), dtype=np.float64)
 
 
-def _most_similar(graph: Graph, rows: IntArray) -> tuple[IntArray, FloatArray]:
-    """Return each row's most similar rows, and their share in all that it is similar to."""
+def _most_similar(graph: Graph, rows: IntArray, hashes: UIntArray) -> tuple[IntArray, FloatArray]:
+    """Return each row's most similar rows, and their share in all that it is similar to.
+
+    Equally similar ones are chosen by their hash, and so alike in whatever order rows come.
+    """
     neighbours = np.full((len(rows), N_NEIGHBOURS), -1, dtype=np.intp)
     similarity = np.zeros((len(rows), N_NEIGHBOURS))
     for first in range(0, len(rows), _BLOCK_ROWS):
@@ -138,7 +145,7 @@ def _most_similar(graph: Graph, rows: IntArray) -> tuple[IntArray, FloatArray]:
             total = weights.sum()
             if total <= 0:
                 continue
-            best = np.lexsort([columns, -weights])[:N_NEIGHBOURS]
+            best = np.lexsort([columns, hashes[columns], -weights])[:N_NEIGHBOURS]
             best = best[weights[best] > 0]
             neighbours[i, : len(best)] = columns[best]
             similarity[i, : len(best)] = weights[best] / total

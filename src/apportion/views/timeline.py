@@ -19,7 +19,7 @@ MOST_A_LANE = 2_000
 """Segments of a day: more cannot be seen."""
 
 _GAP = 0.5
-_FEW = 50
+_FEW = 12
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ class Timeline:
         How many windows it has.
     confidence, lowest : ndarray of shape (n_segments,)
         Mean and least confidence of its windows; NaN without a label.
+    midnight : ndarray of shape (n_lanes,)
+        When each lane's day began, in microseconds.
     lane_of_row : ndarray of shape (n_rows,)
         Each window's lane.
     slot : ndarray of shape (n_lanes,)
@@ -84,6 +86,7 @@ class Timeline:
     n_rows: IntArray
     confidence: FloatArray
     lowest: FloatArray
+    midnight: IntArray
     lane_of_row: IntArray
     slot: FloatArray
 
@@ -103,7 +106,7 @@ def timeline_of(
 ) -> Timeline:
     """Return the segments of every participant's days.
 
-    A segment ends where the label changes, where the day ends, and where at least half a window
+    A segment ends where the label changes, where the day ends, and where more than half a window
     is missing. A window belongs to the day that holds its middle.
 
     Parameters
@@ -132,14 +135,17 @@ def timeline_of(
     if len(found.lane) > most:
         most_a_lane = min(most_a_lane, max(most // max(n_lanes, 1), _FEW))
     crowded = np.bincount(found.lane, minlength=n_lanes) > most_a_lane
-    slot = np.where(crowded, np.ceil(windows.spans() / most_a_lane * 1000.0) / 1000.0, 0.0)
+    first, last = windows.spans()
+    thousandths = np.maximum(np.ceil((last - first) / most_a_lane * 1000.0), 1.0)
+    slot = np.where(crowded, thousandths / 1000.0, 0.0)
     if crowded.any():
         kept, cut = ~crowded[found.lane], crowded[windows.lane]
-        found = _sorted(found.take(kept), _slots(windows.take(cut), slot))
+        found = _sorted(found.take(kept), _slots(windows.take(cut), first, slot))
     return Timeline(
         participants=windows.names,
         days=windows.days,
         participant=windows.participant,
+        midnight=windows.midnight,
         lane_of_row=windows.lane,
         slot=slot,
         **found._asdict(),
@@ -173,9 +179,9 @@ class _Windows:
         self.lane = self.lane.ravel()
         self.participant = lanes[0].astype(np.intp)
         self.days = [_day_name(int(one), times.dated) for one in lanes[1]]
-        midnight = lanes[1][self.lane] * DAY
-        self.start = (times.starts - midnight) / SECOND
-        self.end = (times.ends - midnight) / SECOND
+        self.midnight = lanes[1] * DAY
+        self.start = (times.starts - self.midnight[self.lane]) / SECOND
+        self.end = (times.ends - self.midnight[self.lane]) / SECOND
         self.label, self.confidence = labels, confidence
 
     def take(self, which: AnyArray) -> _Windows:
@@ -185,12 +191,12 @@ class _Windows:
             setattr(some, name, getattr(self, name)[which])
         return some
 
-    def spans(self) -> FloatArray:
-        """Return the seconds from a lane's first window to its last."""
-        low, high = np.full(len(self.days), np.inf), np.full(len(self.days), -np.inf)
-        np.minimum.at(low, self.lane, self.start)
-        np.maximum.at(high, self.lane, self.end)
-        return high - low
+    def spans(self) -> tuple[FloatArray, FloatArray]:
+        """Return when a lane's first window begins and its last one ends."""
+        first, last = np.full(len(self.days), np.inf), np.full(len(self.days), -np.inf)
+        np.minimum.at(first, self.lane, self.start)
+        np.maximum.at(last, self.lane, self.end)
+        return first, last
 
 
 def _participants(participants: AnyArray | None, n: int) -> tuple[list[str], IntArray]:
@@ -211,20 +217,27 @@ def _day_name(day: int, dated: bool) -> str:
 
 def _segments(windows: _Windows) -> _Segments:
     """Return the runs of windows with one label, lane by lane."""
-    order = np.lexsort([windows.start, windows.lane])
+    order = np.lexsort([windows.label, windows.end, windows.start, windows.lane])
     lane, label = windows.lane[order], windows.label[order]
     start, end = windows.start[order], windows.end[order]
-    gap = np.append(0.0, start[1:] - end[:-1])[: len(order)]
+    gap = np.append(0.0, start[1:] - _reached(end, lane)[:-1])[: len(order)]
     usual = float(np.median(end - start)) if len(order) else 0.0
     new = (gap > _GAP * usual) | _changes(lane) | _changes(label)
     ones = np.ones(len(order), dtype=np.intp)
     return _joined(new, _Segments(lane, start, end, label, ones, *2 * [windows.confidence[order]]))
 
 
-def _slots(windows: _Windows, slot: FloatArray) -> _Segments:
+def _reached(end: FloatArray, lane: IntArray) -> FloatArray:
+    """Return up to when the windows of a lane last that have begun, this one among them."""
+    moments, rank = np.unique(end, return_inverse=True)
+    before = lane * len(moments)
+    return moments[np.maximum.accumulate(rank + before) - before]
+
+
+def _slots(windows: _Windows, first: FloatArray, slot: FloatArray) -> _Segments:
     """Return segments of slots, each with the label that most of its windows have."""
-    length = slot[windows.lane]
-    place = np.floor((windows.start + windows.end) / 2 / length).astype(np.int64)
+    middle = (windows.start + windows.end) / 2 - first[windows.lane]
+    place = np.floor(middle / slot[windows.lane]).astype(np.int64)
     (lane, place), of_row = np.unique(np.stack([windows.lane, place]), axis=1, return_inverse=True)
     of_row, n_slots, c = of_row.ravel(), len(lane), int(windows.label.max(initial=-1)) + 2
     counts = np.bincount(of_row * c + windows.label + 1, minlength=n_slots * c)
@@ -232,9 +245,11 @@ def _slots(windows: _Windows, slot: FloatArray) -> _Segments:
     label = counts.argmax(axis=1) - 1
     mine = windows.label == label[of_row]
     sure = np.bincount(of_row[mine], windows.confidence[mine], n_slots) / counts.max(axis=1)
+    known = mine & np.isfinite(windows.confidence)
     lowest = np.full(n_slots, np.inf)
-    np.minimum.at(lowest, of_row[mine], windows.confidence[mine])
-    begin = place * slot[lane]
+    np.minimum.at(lowest, of_row[known], windows.confidence[known])
+    lowest[np.isinf(lowest)] = np.nan
+    begin = first[lane] + place * slot[lane]
     new = np.append(True, np.diff(place) > 1) | _changes(lane) | _changes(label)
     parts = _Segments(lane, begin, begin + slot[lane], label, counts.sum(axis=1), sure, lowest)
     return _joined(new, parts)

@@ -24,16 +24,19 @@ function startBags() {
       trace.error_x.array.push(high - given);
       trace.error_x.arrayminus.push(given - low);
       const span = high - low < 0.01 ? `${low}` : `${low} to ${high}`;
-      trace.hovertext.push(plain(`${bags.names[k]}, ${look.name}: given ${span}, assigned ${bags.assigned[k][place]}`));
+      trace.hovertext.push(plain(`${shortened(bags.names[k], MOST_SIGNS)}, ${shortened(look.name, MOST_SIGNS)}: given ${span}, assigned ${bags.assigned[k][place]}`));
     }
     traces.push(trace);
   });
   draw("bag-plot", traces, {
     height: 380,
     margin: { l: 60, r: 20, t: 10, b: 45 },
-    xaxis: { title: { text: "given rows (bars: allowed)" }, rangemode: "tozero", gridcolor: "#eeeeee", zeroline: false },
-    yaxis: { title: { text: "assigned rows" }, rangemode: "tozero", gridcolor: "#eeeeee", zeroline: false },
+    xaxis: { title: axisTitle("given rows (bars: allowed)"), rangemode: "tozero", gridcolor: "#eeeeee", zeroline: false },
+    yaxis: { title: axisTitle("assigned rows"), rangemode: "tozero", gridcolor: "#eeeeee", zeroline: false },
   });
+  if (n < bags.names.length) {
+    element("bag-plot").after(make("p", { class: "note" }, `The plot shows the first ${n.toLocaleString("en")} bags of the table.`));
+  }
 }
 
 function startTables() {

@@ -3,7 +3,7 @@
 function startConvergence() {
   const box = element("energy-plot");
   if (!report.runs.length) {
-    box.remove();
+    box?.remove();
     return;
   }
   const dashes = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
@@ -18,9 +18,9 @@ function startConvergence() {
   });
   draw("energy-plot", traces, {
     height: 300,
-    margin: { l: 70, r: 20, t: 10, b: 45 },
+    margin: { l: 90, r: 20, t: 10, b: 45 },
     showlegend: traces.length > 1,
-    xaxis: { title: { text: "iteration" }, gridcolor: "#eeeeee", zeroline: false },
-    yaxis: { type: "log", title: { text: "energy above its lowest" }, gridcolor: "#eeeeee", exponentformat: "power", dtick: traces.length ? undefined : 1 },
+    xaxis: { title: axisTitle("iteration"), gridcolor: "#eeeeee", zeroline: false },
+    yaxis: { type: "log", title: axisTitle("energy above its lowest"), gridcolor: "#eeeeee", exponentformat: "power", dtick: traces.length ? undefined : 1 },
   });
 }

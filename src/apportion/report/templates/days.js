@@ -2,7 +2,6 @@
 
 const LANES_A_PAGE = 14;
 const SEGMENTS_A_PAGE = 3000;
-const BAGS_BESIDE = 40;
 const LANE_HEIGHT = 38;
 
 const days = report.timeline && {
@@ -67,9 +66,30 @@ function turnTo(page) {
   const lanes = days.pages[page];
   element("page-number").textContent =
     days.pages.length > 1 ? `days ${report.timeline.days[lanes[0]]} to ${report.timeline.days[lanes.at(-1)]}` : "";
-  element("timeline-detail").textContent = "";
+  tellNothing("timeline-detail", "No bar is chosen.");
+  tellPaper();
+  const bags = bagsOf(lanes);
+  const several = new Set(bags.map((k) => report.bags.lane[k])).size < bags.length;
+  element("days").classList.toggle("several", several);
   drawTimeline(lanes);
-  drawTotals(lanes);
+  // Totals stand beside the days where a day has one bag, below them, at their times, else.
+  if (several) drawTotalsInTime(lanes, bags);
+  else drawTotalsBeside(lanes, bags);
+}
+
+function bagsOf(lanes) {
+  const mine = new Set(lanes);
+  return report.bags.names.map((_, k) => k).filter((k) => mine.has(report.bags.lane[k]));
+}
+
+// Paper has no choice of participants and days: it says which are on it.
+function tellPaper() {
+  const people = report.timeline.participants;
+  const place = element("participant").selectedIndex;
+  const parts = [];
+  if (people.length > 1) parts.push(`participant ${people[place]} (${place + 1} of ${people.length})`);
+  if (days.pages.length > 1) parts.push(element("page-number").textContent);
+  element("days-printed").textContent = parts.length ? `Printed here: ${parts.join("; ")}.` : "";
 }
 
 function drawTimeline(lanes) {
@@ -91,39 +111,45 @@ function drawTimeline(lanes) {
       trace.base.push(1000 * shown.start[at]);
       trace.y.push(row);
       trace.width.push(0.8 * (shown.sure[at] === null ? 0.5 : 0.25 + 0.0075 * shown.sure[at]));
-      trace.hovertext.push(plain(aboutSegment(at)));
+      trace.hovertext.push(plain(aboutSegment(at, MOST_SIGNS)));
       trace.customdata.push(at);
     }
   });
+  const first = 1000 * lowest(days.items.map(({ at }) => shown.start[at]));
+  const last = 1000 * highest(days.items.map(({ at }) => shown.end[at]));
+  const margin = 0.01 * (last - first);
   const drawn = [...traces.values()].sort((a, b) => a.meta - b.meta);
   days.curves = new Map(drawn.map((trace, curve) => [trace.meta, curve]));
+  days.height = 70 + LANE_HEIGHT * Math.max(lanes.length, 2);
+  days.rows = [lanes.length - 0.5, -0.5];
+  days.axis = {
+    type: "date", side: "top", range: [first - margin, last + margin], showgrid: true, gridcolor: "#e4e4e4",
+    tickformatstops: [
+      { dtickrange: [null, 1000], value: "%H:%M:%S.%L" },
+      { dtickrange: [1000, 60000], value: "%H:%M:%S" },
+      { dtickrange: [60000, null], value: "%H:%M" },
+    ],
+  };
   draw("timeline", drawn, {
-    height: 70 + LANE_HEIGHT * Math.max(lanes.length, 2),
+    height: days.height,
     barmode: "overlay",
     margin: { l: 120, r: 10, t: 30, b: 30 },
-    xaxis: {
-      type: "date", side: "top", showgrid: true, gridcolor: "#e4e4e4",
-      tickformatstops: [
-        { dtickrange: [null, 1000], value: "%H:%M:%S.%L" },
-        { dtickrange: [1000, 60000], value: "%H:%M:%S" },
-        { dtickrange: [60000, null], value: "%H:%M" },
-      ],
-    },
+    xaxis: { ...days.axis },
     yaxis: {
       tickvals: lanes.map((_, row) => row),
       ticktext: lanes.map((lane) => plain(shown.days[lane])),
-      range: [Math.max(lanes.length, 2) - 0.5, -0.5],
+      range: days.rows,
       fixedrange: true, showgrid: false, zeroline: false,
     },
   });
 }
 
-function aboutSegment(at) {
+function aboutSegment(at, most = Infinity) {
   const shown = report.timeline;
   const seconds = shown.end[at] - shown.start[at];
   const sure = shown.sure[at] === null ? "" : `, confidence ${share(shown.sure[at])}, at least ${share(shown.lowest[at])}`;
   const windows = `${shown.rows[at].toLocaleString("en")} window${shown.rows[at] === 1 ? "" : "s"}`;
-  return `${className(shown.label[at])}, ${shown.days[shown.lane[at]]}, ${clock(shown.start[at])} to ${clock(shown.end[at])} (${lasting(seconds)}), ${windows}${sure}`;
+  return `${shortened(className(shown.label[at]), most)}, ${shown.days[shown.lane[at]]}, ${clock(shown.start[at])} to ${clock(shown.end[at])} (${lasting(seconds)}), ${windows}${sure}`;
 }
 
 function tellSegment(at) {
@@ -137,7 +163,7 @@ function stepThroughDays(event) {
   let place = items.indexOf(days.items[days.chosen]);
   const up = event.key === "ArrowUp";
   if (up || event.key === "ArrowDown") {
-    place = inNextLane(items, Math.max(place, 0), up ? -1 : 1);
+    place = place < 0 ? 0 : inNextLane(items, place, up ? -1 : 1);
   } else {
     place = stepped(event.key, place, items.length);
   }
@@ -182,26 +208,66 @@ function givenWords(bags, k, place) {
   return high - low < 0.01 ? amount(low) : `${amount(low)} to ${amount(high)}`;
 }
 
-function drawTotals(lanes) {
+function totalsWords(k, place) {
   const bags = report.bags;
-  const mine = new Set(lanes);
-  const all = bags.names.map((_, k) => k).filter((k) => mine.has(bags.lane[k]));
-  const shown = all.slice(0, BAGS_BESIDE);
-  const whole = shown.some((k) => (bags.hours || 0) * bags.rows[k] >= 2);
+  return `${shortened(bags.names[k], MOST_SIGNS)}, ${shortened(classes[place].name, MOST_SIGNS)}: given ${givenWords(bags, k, place)}, assigned ${amount(bags.assigned[k][place])}`;
+}
+
+function drawTotalsInTime(lanes, all) {
+  const bags = report.bags;
+  const shown = all.slice(0, Math.max(1, Math.floor(SEGMENTS_A_PAGE / classes.length)));
+  const traces = classes.map((_, place) => ({
+    type: "bar", meta: place, marker: fill(place), hoverinfo: "text",
+    x: [], width: [], base: [], y: [], hovertext: [],
+  }));
+  shown.forEach((k) => {
+    const row = lanes.indexOf(bags.lane[k]);
+    let [given, assigned] = [row - 0.44, row + 0.03];
+    between(bags, k).forEach((mass, place) => {
+      const heights = [mass, bags.assigned[k][place]].map((one) => (0.41 * one) / Math.max(bags.rows[k], 1));
+      for (const [height, base] of [[heights[0], given], [heights[1], assigned]]) {
+        if (height <= 0) continue;
+        traces[place].x.push(500 * (bags.start[k] + bags.end[k]));
+        traces[place].width.push(1000 * (bags.end[k] - bags.start[k]));
+        traces[place].base.push(base);
+        traces[place].y.push(height);
+        traces[place].hovertext.push(plain(totalsWords(k, place)));
+      }
+      given += heights[0];
+      assigned += heights[1];
+    });
+  });
+  element("totals-title").textContent =
+    "Given above assigned, at the time of every bag" + (shown.length < all.length ? `: the first ${shown.length} of ${all.length} bags` : "");
+  const dayOf = (lane) => (lanes.length > 1 ? `${plain(report.timeline.days[lane])}<br>` : "");
+  draw("totals", traces, {
+    height: 70 + 3 * LANE_HEIGHT * lanes.length,
+    barmode: "overlay",
+    margin: { l: 120, r: 10, t: 30, b: 30 },
+    xaxis: { ...days.axis },
+    yaxis: {
+      tickvals: lanes.flatMap((_, row) => [row - 0.235, row + 0.235]),
+      ticktext: lanes.flatMap((lane) => [`${dayOf(lane)}given`, "assigned"]),
+      range: days.rows,
+      fixedrange: true, showgrid: false, zeroline: false,
+    },
+  });
+}
+
+function drawTotalsBeside(lanes, all) {
+  const bags = report.bags;
+  const whole = all.some((k) => (bags.hours || 0) * bags.rows[k] >= 2);
   const unit = bags.hours === null ? 1 : whole ? bags.hours : 60 * bags.hours;
   const traces = classes.map((_, place) => ({
     type: "bar", orientation: "h", meta: place, marker: fill(place), hoverinfo: "text",
     x: [], base: [], y: [], width: 0.36, hovertext: [],
   }));
-  const lanesOfBags = shown.map((k) => bags.lane[k]);
-  const beside = new Set(lanesOfBags).size === shown.length;
-  const rows = beside ? lanesOfBags.map((lane) => lanes.indexOf(lane)) : shown.map((_, row) => row);
-  const n = Math.max(beside ? lanes.length : shown.length, 2);
-  shown.forEach((k, at) => {
-    const row = rows[at];
+  const lanesOfBags = new Set(all.map((k) => bags.lane[k]));
+  all.forEach((k) => {
+    const row = lanes.indexOf(bags.lane[k]);
     let [given, assigned] = [0, 0];
     between(bags, k).forEach((mass, place) => {
-      const words = `${bags.names[k]}, ${classes[place].name}: given ${givenWords(bags, k, place)}, assigned ${amount(bags.assigned[k][place])}`;
+      const words = totalsWords(k, place);
       for (const [value, base, y] of [[mass, given, row - 0.2], [bags.assigned[k][place], assigned, row + 0.2]]) {
         if (value <= 0) continue;
         traces[place].x.push(unit * value);
@@ -214,23 +280,15 @@ function drawTotals(lanes) {
     });
   });
   const title = bags.hours === null ? "rows" : whole ? "hours" : "minutes";
-  element("totals-title").textContent =
-    shown.length < all.length
-      ? `Given above assigned, ${title}: the first ${shown.length} of ${all.length} bags`
-      : `Given above assigned, ${title}`;
+  element("totals-title").textContent = `Given above assigned, ${title}`;
   draw("totals", traces, {
-    height: 70 + LANE_HEIGHT * n,
+    height: days.height,
     barmode: "overlay",
-    annotations: beside ? lanes.filter((lane) => !lanesOfBags.includes(lane)).map((lane) => ({
+    annotations: lanes.filter((lane) => !lanesOfBags.has(lane)).map((lane) => ({
       x: 0, y: lanes.indexOf(lane), xanchor: "left", text: "no totals", showarrow: false, font: { color: "#595959" },
-    })) : [],
-    margin: { l: beside ? 10 : 110, r: 10, t: 30, b: 30 },
+    })),
+    margin: { l: 10, r: 10, t: 30, b: 30 },
     xaxis: { side: "top", gridcolor: "#e4e4e4", zeroline: false, rangemode: "tozero" },
-    yaxis: {
-      tickvals: rows,
-      ticktext: beside ? rows.map(() => "") : shown.map((k) => plain(shortened(bags.names[k], 16))),
-      range: [n - 0.5, -0.5],
-      fixedrange: true, showgrid: false, zeroline: false,
-    },
+    yaxis: { showticklabels: false, range: days.rows, fixedrange: true, showgrid: false, zeroline: false },
   });
 }

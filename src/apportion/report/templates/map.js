@@ -55,9 +55,10 @@ function chooseMap(place) {
   const total = classes.reduce((sum, one) => sum + one.rows, 0);
   const drawn = shown.x.length.toLocaleString("en");
   element("map-how").textContent =
+    (report.maps.length > 1 ? `Map of ${shown.name} (${place + 1} of ${report.maps.length}). ` : "") +
     `Places: ${shown.how}. ${drawn} rows are drawn` +
     (report.maps.length === 1 && shown.x.length < total ? `, of ${total.toLocaleString("en")} labelled ones, chosen by a hash of their features.` : ".");
-  element("map-detail").replaceChildren(make("p", {}, "No row is chosen."));
+  tellNothing("map-detail", "No row is chosen.");
 }
 
 function hoverWords(shown, at) {
@@ -93,8 +94,8 @@ function tellRow(at) {
   const body = make("tbody", {}, ...near.map((one) =>
     make("tr", {}, make("td", { class: "words" }, String(one.row)), make("td", { class: "words" }, one.label),
       make("td", { class: "words" }, one.bag ?? "–"), make("td", {}, one.share))));
-  const head = make("thead", {}, make("tr", {}, ...["Similar row", "Its label", "Its bag", "Share of similarity"].map((text) =>
-    make("th", { scope: "col" }, text))));
+  const head = make("thead", {}, make("tr", {}, ...["Similar row", "Label", "Bag", "Similarity"].map((text, place) =>
+    make("th", { scope: "col", class: place < 3 ? "words" : "number" }, text))));
   const reason = shown.reason[at] ? ` Reason codes: ${shown.reason[at].replaceAll(";", ", ")}.` : "";
   element("map-detail").replaceChildren(
     make("p", {}, make("strong", {}, `Row ${shown.row[at]}: ${className(shown.label[at])}`), `, ${bag}. Soft label: ${masses.join(", ") || "–"}. `,
@@ -112,7 +113,7 @@ function chooseRow(item) {
 function findRow() {
   const name = element("row-name").value.trim();
   const shown = report.maps[atlas.map];
-  const item = atlas.items.find((one) => String(shown.row[one.at]) === name);
+  const item = atlas.items.find((one) => String(shown.row[one.at]).trim() === name);
   if (item) chooseRow(item);
   else element("map-detail").replaceChildren(make("p", {}, `Row ${name || "…"} is not on this map.`));
 }

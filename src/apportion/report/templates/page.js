@@ -1,6 +1,8 @@
 // The page: the filter of classes, all parts in turn, and how it is printed.
 
 const PRINTED_WIDTH = 960;
+const PRINTED_HEIGHT = 560;
+const PRINTED_PART = 0.7; // of the height on the screen
 
 function startFilter() {
   const box = element("classes");
@@ -19,9 +21,13 @@ function startFilter() {
 function resizeForPaper(printing) {
   for (const id of plots.keys()) {
     const box = element(id);
-    const beside = box.closest(".beside");
-    const part = beside ? (id === "totals" ? 2 / 7 : 5 / 7) : 1;
-    Plotly.relayout(box, printing ? { width: Math.floor(part * PRINTED_WIDTH) - (beside ? 8 : 0), autosize: false } : { width: undefined, autosize: true });
+    const beside = box.closest(".beside") && !box.closest(".several");
+    const part = !beside ? 1 : id === "totals" ? 2 / 7 : id === "map-plot" ? 2 / 3 : 5 / 7;
+    const onScreen = Number(box.dataset.height);
+    const height = printing ? Math.min(PRINTED_PART * onScreen, PRINTED_HEIGHT) : onScreen;
+    const width = printing ? Math.floor(part * PRINTED_WIDTH) - (beside ? 8 : 0) : undefined;
+    box.style.height = `${height}px`;
+    Plotly.relayout(box, { width, height, autosize: !printing });
   }
 }
 

@@ -3,6 +3,7 @@
 
 const report = JSON.parse(document.getElementById("data").textContent);
 const classes = report.classes;
+const MOST_SIGNS = 60; // of a name in a hover text
 const hidden = new Set();
 const plots = new Map();
 
@@ -32,6 +33,14 @@ function shortened(text, most) {
   return signs.length > most ? signs.slice(0, most - 1).join("") + "…" : String(text);
 }
 
+function lowest(numbers) {
+  return numbers.reduce((a, b) => Math.min(a, b), Infinity);
+}
+
+function highest(numbers) {
+  return numbers.reduce((a, b) => Math.max(a, b), -Infinity);
+}
+
 function two(number) {
   return String(number).padStart(2, "0");
 }
@@ -59,6 +68,10 @@ function className(place) {
   return place < 0 ? "no label" : classes[place].name;
 }
 
+function axisTitle(text) {
+  return { text, font: { size: 13 } };
+}
+
 const layoutOfAll = {
   font: { family: "system-ui, sans-serif", size: 13, color: "#1a1a1a" },
   paper_bgcolor: "#fff",
@@ -70,6 +83,8 @@ const layoutOfAll = {
 };
 const configOfAll = {
   displaylogo: false,
+  showSendToCloud: false,
+  plotlyServerURL: "",
   responsive: true,
   scrollZoom: false,
   doubleClick: "reset",
@@ -82,6 +97,9 @@ function draw(id, traces, layout) {
     if (typeof trace.meta === "number") trace.visible = !hidden.has(trace.meta);
   }
   plots.set(id, traces);
+  // When the width changes, Plotly asks the box how high it is.
+  element(id).dataset.height = layout.height;
+  element(id).style.height = `${layout.height}px`;
   return Plotly.react(id, traces, { ...layoutOfAll, ...layout }, configOfAll);
 }
 
@@ -89,6 +107,11 @@ function showClasses() {
   for (const [id, traces] of plots) {
     Plotly.restyle(id, { visible: traces.map((trace) => typeof trace.meta !== "number" || !hidden.has(trace.meta)) });
   }
+}
+
+// A box of details before anything is chosen; nothing of that is printed.
+function tellNothing(id, words) {
+  element(id).replaceChildren(make("p", { class: "screen" }, words));
 }
 
 // How a class fills a bar.
