@@ -137,7 +137,9 @@ def test_a_diary_has_days():
     assert hours == Counter(
         (row["participant"], row["start"][:10], names.index(row["label"])) for row in answer
     )
-    assert [found["bags"]["names"][k] for k in np.argsort(found["bags"]["lane"])] == [
+    pieces = found["bags"]["pieces"]
+    assert pieces["lane"] == [0, 1, 2, 3]
+    assert [found["bags"]["names"][k] for k in pieces["bag"]] == [
         f"{who} 2024-03-0{day}" for who in ("p1", "p2") for day in (4, 5)
     ]
 
@@ -147,16 +149,17 @@ def test_a_day_begins_when_the_diary_says():
     found = document("page.html")
     shown = found["timeline"]
     assert shown["days"] == ["Sun 2024-03-03", "Mon 2024-03-04", "Tue 2024-03-05"]
-    assert [shown["days"][lane][4:] for lane in found["bags"]["lane"]] == found["bags"]["names"]
-    assert found["bags"]["start"] == [4 * 3600, 4 * 3600]
-    assert found["bags"]["end"] == [28 * 3600, 24 * 3600]
+    pieces = found["bags"]["pieces"]
+    assert [shown["days"][lane][4:] for lane in pieces["lane"]] == found["bags"]["names"]
+    assert pieces["start"] == [4 * 3600, 4 * 3600]
+    assert pieces["end"] == [28 * 3600, 24 * 3600]
 
 
 def test_a_bag_lasts_as_long_as_its_labelled_rows(rows):
     when = [f"2024-03-0{4 + i // 6} 0{i % 6}:00" for i in range(18)]
     write("rows.csv", table(**{**rows, "x": ["", *rows["x"][1:]]}, start=when))
     done("label", "rows.csv", *KNOWN, "--missing", "drop", "--report", "page.html")
-    assert document("page.html")["bags"]["start"] == [3600, 0, 0]
+    assert document("page.html")["bags"]["pieces"]["start"] == [3600, 0, 0]
 
 
 def test_a_table_of_bags_with_times_has_days_too(rows):

@@ -59,7 +59,7 @@ from apportion.report.contents import (
     rows_a_map,
     run_of,
 )
-from apportion.report.document import MOST_BAGS, document_of
+from apportion.report.document import MOST_DRAWN, document_of
 from apportion.report.page import page_of
 from apportion.report.verdict import agreement_of, verdict_on
 from apportion.saved import load_model, save_model
@@ -580,13 +580,16 @@ def test_the_document_is_what_was_found():
     ]
     assert found["bags"]["rows"] == report.sizes.tolist()
     assert found["bags"]["hours"] == 1.0
-    for k, lane in enumerate(found["bags"]["lane"]):
-        mine = np.flatnonzero(contents.bag_codes == k)
-        assert lane == shown.lane_of_row[mine].min()
-        there = mine[shown.lane_of_row[mine] == lane]
+    pieces = found["bags"]["pieces"]
+    assert pieces["unlisted"] == []
+    places = list(zip(pieces["lane"], pieces["bag"], strict=True))
+    of_rows = zip(shown.lane_of_row.tolist(), contents.bag_codes.tolist(), strict=True)
+    assert places == sorted({(lane, bag) for lane, bag in of_rows if bag >= 0})
+    for at, (lane, k) in enumerate(places):
+        there = np.flatnonzero((contents.bag_codes == k) & (shown.lane_of_row == lane))
         day = starts[there].min() // (24 * 3600 * SECOND) * 24 * 3600
-        assert found["bags"]["start"][k] == starts[there].min() / SECOND - day
-        assert found["bags"]["end"][k] == starts[there].max() / SECOND - day + 3600
+        assert pieces["start"][at] == starts[there].min() / SECOND - day
+        assert pieces["end"][at] == starts[there].max() / SECOND - day + 3600
     (one,) = found["maps"]
     assert one["label"][4] == -1
     assert one["bag"][4] is None
@@ -605,7 +608,7 @@ def test_the_document_is_what_was_found():
 
 
 def test_of_many_bags_those_farthest_off_are_listed():
-    n = MOST_BAGS + 50
+    n = MOST_DRAWN + 50
     generator = np.random.default_rng(0)
     assigned = generator.integers(0, 9, (n, 2))
     given_ = generator.integers(0, 9, (n, 2)).astype(float)
@@ -622,7 +625,7 @@ def test_of_many_bags_those_farthest_off_are_listed():
     listed = [int(name) for name in found["names"]]
     assert found["n"] == n
     assert listed == sorted(set(listed))
-    assert len(listed) == MOST_BAGS
+    assert len(listed) == MOST_DRAWN
     off = np.abs(assigned - given_).sum(axis=1)
     assert off[listed].min() >= np.delete(off, listed).max()
     assert found["assigned"] == assigned[listed].tolist()

@@ -991,3 +991,34 @@ def test_of_many_bags_the_farthest_off_are_listed_and_a_crowded_day_is_cut(brows
             page.inner_text("#timeline-thinned")
         )
         assert 0 < n_bars(page) <= 2000
+
+
+def test_bags_that_last_beyond_a_day_go_on_in_the_next(browser, folder):
+    hours = np.arange(48) * 3600 * SECOND
+    times = Times(hours, hours + 3600 * SECOND)
+    whole = write_contents(made_up([0] * 48, [0] * 48, times=times), folder / "whole.html")
+    with opened(browser, whole) as found:
+        assert texts(found.page, "#totals .annotation-text") == ["the bag above goes on"]
+        assert found.page.locator("#totals .barlayer .point path").count() == 2
+    noons = np.repeat([0, 1, 2], [12, 24, 12])
+    torn = write_contents(made_up([0] * 48, noons, times=times), folder / "torn.html")
+    with opened(browser, torn) as found:
+        page = found.page
+        assert page.locator("#days.several").count() == 1
+        bars = page.locator("#totals .barlayer .point path")
+        assert bars.count() == 2 * 4
+        assert page.evaluate("report.bags.pieces.start") == [0, 12 * 3600, 0, 12 * 3600]
+
+
+def test_the_chosen_bar_has_a_frame(days):
+    days.focus("#timeline")
+    frames = days.locator("#timeline .shapelayer path")
+    assert frames.count() == 0
+    days.keyboard.press("ArrowRight")
+    assert frames.count() == 1
+    before = frames.bounding_box()
+    days.keyboard.press("ArrowRight")
+    assert frames.count() == 1
+    assert frames.bounding_box()["x"] > before["x"]
+    days.keyboard.press("End")
+    assert frames.count() == 1

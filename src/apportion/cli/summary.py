@@ -29,7 +29,7 @@ class SavedRun:
     runs : dict of str to Run
         How the models were fitted, by group.
     decode : str
-        How labels were decoded.
+        How labels were decoded; empty where it is not known.
     command : str
         The command; empty where it is not known.
     notes : tuple of str
@@ -37,7 +37,7 @@ class SavedRun:
     """
 
     runs: dict[str, Run] = field(default_factory=dict)
-    decode: str = "what the file says"
+    decode: str = ""
     command: str = ""
     notes: tuple[str, ...] = ()
 

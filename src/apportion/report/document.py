@@ -17,6 +17,9 @@ from apportion.views.timeline import SECOND, Timeline, timeline_of
 MOST_BAGS = 1000
 """Bags in the table: those farthest off their totals where there are more."""
 
+MOST_DRAWN = 4000
+"""Bags that the script knows."""
+
 _MOST_ENERGIES = 500
 _LARGEST_WHOLE = 2**53
 
@@ -25,7 +28,7 @@ def document_of(contents: Contents) -> dict[str, Any]:
     """Return what the page's script draws."""
     answer, places = contents.answer, contents.places
     counts = np.bincount(places[places >= 0], minlength=len(answer.classes))
-    bags = shown_bags(contents.report)
+    bags = shown_bags(contents.report, MOST_DRAWN)
     shown = None
     if contents.times is not None:
         shown = timeline_of(contents.times, places, answer.confidence)
@@ -53,12 +56,12 @@ def document_of(contents: Contents) -> dict[str, Any]:
     }
 
 
-def shown_bags(report: BagReport) -> IntArray:
-    """Return the bags that are listed: all, or those farthest off their totals, in their order."""
-    if len(report.ids) <= MOST_BAGS:
+def shown_bags(report: BagReport, most: int = MOST_BAGS) -> IntArray:
+    """Return the bags that are shown: all, or those farthest off their totals, in their order."""
+    if len(report.ids) <= most:
         return np.arange(len(report.ids))
     off = np.abs(report.difference()).sum(axis=1)
-    return np.sort(np.argsort(-off, kind="stable")[:MOST_BAGS])
+    return np.sort(np.argsort(-off, kind="stable")[:most])
 
 
 def window_hours(contents: Contents) -> float | None:
@@ -89,7 +92,6 @@ def _timeline(shown: Timeline, contents: Contents) -> dict[str, Any]:
 
 def _bags(contents: Contents, bags: IntArray, shown: Timeline | None) -> dict[str, Any]:
     report = contents.report
-    lane, start, end = _when(contents, shown)
     return {
         "n": len(report.ids),
         "names": [str(report.ids[k]) for k in bags.tolist()],
@@ -97,30 +99,33 @@ def _bags(contents: Contents, bags: IntArray, shown: Timeline | None) -> dict[st
         "lower": _rounded(report.lower[bags], 2),
         "upper": _rounded(report.upper[bags], 2),
         "assigned": report.assigned[report.decode][bags].tolist(),
-        "lane": lane[bags].tolist(),
-        "start": _rounded(start[bags], 3),
-        "end": _rounded(end[bags], 3),
         "hours": window_hours(contents),
+        "pieces": None if shown is None else _pieces(contents, bags, shown),
     }
 
 
-def _when(contents: Contents, shown: Timeline | None) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return each bag's first lane, -1 without times, and when in it the bag begins and ends."""
-    n_bags = len(contents.report.ids)
-    lane = np.full(n_bags, -1, dtype=np.intp)
-    start, end = np.full(n_bags, np.inf), np.full(n_bags, -np.inf)
-    if shown is None or contents.times is None:
-        return lane, start, end
+def _pieces(contents: Contents, bags: IntArray, shown: Timeline) -> dict[str, Any]:
+    """Return when in which lane each bag begins and ends, and lanes of bags that are not listed."""
+    assert contents.times is not None, "a timeline has times"
     rows = np.flatnonzero(contents.bag_codes >= 0)
-    bag, of_row = contents.bag_codes[rows], shown.lane_of_row[rows]
-    first = np.full(n_bags, len(shown.days))
-    np.minimum.at(first, bag, of_row)
-    lane[bag] = first[bag]
-    there = of_row == first[bag]
-    rows, bag, midnight = rows[there], bag[there], shown.midnight[of_row[there]]
-    np.minimum.at(start, bag, (contents.times.starts[rows] - midnight) / SECOND)
-    np.maximum.at(end, bag, (contents.times.ends[rows] - midnight) / SECOND)
-    return lane, start, end
+    n_bags = len(contents.report.ids)
+    keys = shown.lane_of_row[rows] * n_bags + contents.bag_codes[rows]
+    pieces, of_row = np.unique(keys, return_inverse=True)
+    lane, bag = np.divmod(pieces, max(n_bags, 1))
+    start, end = np.full(len(pieces), np.inf), np.full(len(pieces), -np.inf)
+    midnight = shown.midnight[shown.lane_of_row[rows]]
+    np.minimum.at(start, of_row, (contents.times.starts[rows] - midnight) / SECOND)
+    np.maximum.at(end, of_row, (contents.times.ends[rows] - midnight) / SECOND)
+    place = np.full(n_bags, -1)
+    place[bags] = np.arange(len(bags))
+    listed = place[bag] >= 0
+    return {
+        "bag": place[bag[listed]].tolist(),
+        "lane": lane[listed].tolist(),
+        "start": _rounded(start[listed], 3),
+        "end": _rounded(end[listed], 3),
+        "unlisted": np.unique(lane[~listed]).tolist(),
+    }
 
 
 def _map(name: str, one: RowsMap, contents: Contents) -> dict[str, Any]:

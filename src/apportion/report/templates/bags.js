@@ -34,8 +34,9 @@ function startBags() {
     xaxis: { title: axisTitle("given rows (bars: allowed)"), rangemode: "tozero", gridcolor: "#eeeeee", zeroline: false },
     yaxis: { title: axisTitle("assigned rows"), rangemode: "tozero", gridcolor: "#eeeeee", zeroline: false },
   });
-  if (n < bags.names.length) {
-    element("bag-plot").after(make("p", { class: "note" }, `The plot shows the first ${n.toLocaleString("en")} bags of the table.`));
+  if (n < bags.n) {
+    const words = `The plot shows ${n.toLocaleString("en")} of ${bags.n.toLocaleString("en")} bags.`;
+    element("bag-plot").after(make("p", { class: "note" }, words));
   }
 }
 

@@ -68,18 +68,22 @@ function turnTo(page) {
     days.pages.length > 1 ? `days ${report.timeline.days[lanes[0]]} to ${report.timeline.days[lanes.at(-1)]}` : "";
   tellNothing("timeline-detail", "No bar is chosen.");
   tellPaper();
-  const bags = bagsOf(lanes);
-  const several = new Set(bags.map((k) => report.bags.lane[k])).size < bags.length;
+  const pieces = piecesOf(lanes);
+  const several = new Set(pieces.map((piece) => piece.lane)).size < pieces.length;
   element("days").classList.toggle("several", several);
   drawTimeline(lanes);
   // Totals stand beside the days where a day has one bag, below them, at their times, else.
-  if (several) drawTotalsInTime(lanes, bags);
-  else drawTotalsBeside(lanes, bags);
+  if (several) drawTotalsInTime(lanes, pieces);
+  else drawTotalsBeside(lanes, pieces);
 }
 
-function bagsOf(lanes) {
+// What bags have of some lanes: a bag that lasts for days has a piece in each.
+function piecesOf(lanes) {
+  const all = report.bags.pieces;
   const mine = new Set(lanes);
-  return report.bags.names.map((_, k) => k).filter((k) => mine.has(report.bags.lane[k]));
+  return all.lane
+    .map((lane, at) => ({ lane, bag: all.bag[at], start: all.start[at], end: all.end[at] }))
+    .filter((piece) => mine.has(piece.lane));
 }
 
 // Paper has no choice of participants and days: it says which are on it.
@@ -170,8 +174,18 @@ function stepThroughDays(event) {
   if (place === null) return;
   event.preventDefault();
   const item = items[place];
+  outline(item);
   Plotly.Fx.hover("timeline", [{ curveNumber: days.curves.get(item.place), pointNumber: item.point }]);
   tellSegment(item.at);
+}
+
+// A frame around the chosen segment.
+function outline({ at, row }) {
+  const [start, end] = [report.timeline.start[at], report.timeline.end[at]];
+  const line = { color: "#000000", width: 2.5 };
+  Plotly.relayout("timeline", {
+    shapes: [{ type: "rect", x0: 1000 * start, x1: 1000 * end, y0: row - 0.45, y1: row + 0.45, line }],
+  });
 }
 
 // The segment that lies nearest in the lane above or below.
@@ -220,15 +234,15 @@ function drawTotalsInTime(lanes, all) {
     type: "bar", meta: place, marker: fill(place), hoverinfo: "text",
     x: [], width: [], base: [], y: [], hovertext: [],
   }));
-  shown.forEach((k) => {
-    const row = lanes.indexOf(bags.lane[k]);
+  shown.forEach(({ bag: k, lane, start, end }) => {
+    const row = lanes.indexOf(lane);
     let [given, assigned] = [row - 0.44, row + 0.03];
     between(bags, k).forEach((mass, place) => {
       const heights = [mass, bags.assigned[k][place]].map((one) => (0.41 * one) / Math.max(bags.rows[k], 1));
       for (const [height, base] of [[heights[0], given], [heights[1], assigned]]) {
         if (height <= 0) continue;
-        traces[place].x.push(500 * (bags.start[k] + bags.end[k]));
-        traces[place].width.push(1000 * (bags.end[k] - bags.start[k]));
+        traces[place].x.push(500 * (start + end));
+        traces[place].width.push(1000 * (end - start));
         traces[place].base.push(base);
         traces[place].y.push(height);
         traces[place].hovertext.push(plain(totalsWords(k, place)));
@@ -256,24 +270,30 @@ function drawTotalsInTime(lanes, all) {
 
 function drawTotalsBeside(lanes, all) {
   const bags = report.bags;
-  const whole = all.some((k) => (bags.hours || 0) * bags.rows[k] >= 2);
+  const whole = all.some(({ bag }) => (bags.hours || 0) * bags.rows[bag] >= 2);
   const unit = bags.hours === null ? 1 : whole ? bags.hours : 60 * bags.hours;
   const traces = classes.map((_, place) => ({
     type: "bar", orientation: "h", meta: place, marker: fill(place), hoverinfo: "text",
     x: [], base: [], y: [], width: 0.36, hovertext: [],
   }));
-  const lanesOfBags = new Set(all.map((k) => bags.lane[k]));
-  all.forEach((k) => {
-    const row = lanes.indexOf(bags.lane[k]);
+  const bagOfLane = new Map(all.map(({ bag, lane }) => [lane, bag]));
+  const begun = new Set();
+  const words = [];
+  lanes.forEach((lane, row) => {
+    const k = bagOfLane.get(lane);
+    if (k === undefined) words.push([row, bags.pieces.unlisted.includes(lane) ? "not drawn" : "no totals"]);
+    else if (begun.has(k)) words.push([row, "the bag above goes on"]);
+    if (k === undefined || begun.has(k)) return;
+    begun.add(k);
     let [given, assigned] = [0, 0];
     between(bags, k).forEach((mass, place) => {
-      const words = totalsWords(k, place);
+      const about = plain(totalsWords(k, place));
       for (const [value, base, y] of [[mass, given, row - 0.2], [bags.assigned[k][place], assigned, row + 0.2]]) {
         if (value <= 0) continue;
         traces[place].x.push(unit * value);
         traces[place].base.push(unit * base);
         traces[place].y.push(y);
-        traces[place].hovertext.push(plain(words));
+        traces[place].hovertext.push(about);
       }
       given += mass;
       assigned += bags.assigned[k][place];
@@ -284,8 +304,8 @@ function drawTotalsBeside(lanes, all) {
   draw("totals", traces, {
     height: days.height,
     barmode: "overlay",
-    annotations: lanes.filter((lane) => !lanesOfBags.has(lane)).map((lane) => ({
-      x: 0, y: lanes.indexOf(lane), xanchor: "left", text: "no totals", showarrow: false, font: { color: "#595959" },
+    annotations: words.map(([row, text]) => ({
+      x: 0, y: row, xanchor: "left", text, showarrow: false, font: { color: "#595959" },
     })),
     margin: { l: 10, r: 10, t: 30, b: 30 },
     xaxis: { side: "top", gridcolor: "#e4e4e4", zeroline: false, rangemode: "tozero" },
