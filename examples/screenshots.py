@@ -46,7 +46,7 @@ def main() -> None:
         with sync_playwright() as driver:
             browser = driver.chromium.launch(executable_path=given.browser)
             for name, report in reports.items():
-                page = browser.new_page(viewport={"width": 1280, "height": 880})
+                page = browser.new_page(viewport={"width": 1280, "height": 940})
                 page.goto(report.as_uri())
                 page.wait_for_selector("html[data-ready=true]")
                 page.screenshot(path=given.images / f"{name}.png")

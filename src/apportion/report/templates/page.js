@@ -31,12 +31,18 @@ function resizeForPaper(printing) {
   }
 }
 
+// What is seen first is drawn first; between the others, the page answers.
+function drawInTurn(parts) {
+  if (!parts.length) {
+    document.documentElement.dataset.ready = "true";
+    return;
+  }
+  parts[0]();
+  setTimeout(drawInTurn, 0, parts.slice(1));
+}
+
 startFilter();
 startTables();
-if (report.timeline) startDays();
-startBags();
-startMap();
-startConvergence();
 window.addEventListener("beforeprint", () => resizeForPaper(true));
 window.addEventListener("afterprint", () => resizeForPaper(false));
-document.documentElement.dataset.ready = "true";
+drawInTurn([...(report.timeline ? [startDays] : []), startBags, startMap, startConvergence]);
