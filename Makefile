@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check browser reproduce benchmark benchmark-speed benchmark-methods benchmark-report picture screenshots clean
+.PHONY: demo test check browser reproduce benchmark benchmark-speed benchmark-methods benchmark-report picture screenshots demo-cluster benchmark-cluster clean
 
 demo: .venv/runtime
 	$(BIN)/apportion demo --force
@@ -53,6 +53,12 @@ benchmark-report: .venv/dev
 
 picture: .venv/dev
 	$(BIN)/python examples/picture.py docs/images/xor.png
+
+demo-cluster: .venv/dev
+	$(BIN)/python examples/cluster.py
+
+benchmark-cluster: .venv/dev
+	$(BIN)/python benchmarks/cluster.py
 
 screenshots: .venv/dev
 	$(BIN)/python examples/screenshots.py docs/images $(if $(SPHERE),--sphere $(SPHERE))

@@ -349,12 +349,12 @@ def meet_totals(
     answer: Response | None = None
     for _ in range(max_iter):
         low, high = lower[pending], upper[pending]
-        lam = _best_common_shift(multipliers[pending], low, high, groups.sizes[pending])
+        lam = best_common_shift(multipliers[pending], low, high, groups.sizes[pending])
         if answer is None or not np.array_equal(lam, multipliers[pending]):
             answer = part(inner.spread(lam))
         multipliers[pending] = lam
         labels[rows] = answer.labels
-        gradient = _gradient(lam, inner.sum(answer.labels), low, high)
+        gradient = dual_gradient(lam, inner.sum(answer.labels), low, high)
         wrong = np.abs(gradient).max(axis=1) > scale[pending]
         if not wrong.any():
             break
@@ -364,8 +364,15 @@ def meet_totals(
             lam, low, high = lam[wrong], low[wrong], high[wrong]
             gradient = gradient[wrong]
             answer = Response(*(piece[kept] for piece in answer))
-        direction = _newton_direction(
-            part, answer, inner, lam, low, high, gradient, reach[pending], caution[pending]
+        direction = newton_step(
+            group_hessian(part, answer, inner),
+            inner.sizes,
+            lam,
+            low,
+            high,
+            gradient,
+            reach[pending],
+            caution[pending],
         )
         multipliers[pending], whole, answer = _line_search(
             part, inner, lam, low, high, gradient, direction, answer
@@ -390,13 +397,15 @@ def onto_simplex(V: FloatArray) -> FloatArray:
     return np.maximum(V - levels[np.arange(n_rows), last][:, None], 0.0)
 
 
-def _gradient(lam: FloatArray, sums: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+def dual_gradient(
+    lam: FloatArray, sums: FloatArray, low: FloatArray, high: FloatArray
+) -> FloatArray:
     """Return the dual's gradient, on the side of 0 that a step would take; 0 where λ rests."""
     between = np.where(sums < low, sums - low, np.where(sums > high, sums - high, 0.0))
     return np.where(lam > 0, sums - low, np.where(lam < 0, sums - high, between))
 
 
-def _best_common_shift(
+def best_common_shift(
     lam: FloatArray, low: FloatArray, high: FloatArray, size: FloatArray
 ) -> FloatArray:
     """Return λ with one number added to each group's multipliers, where the dual is least.
@@ -420,19 +429,11 @@ def _best_common_shift(
     return lam
 
 
-def _newton_direction(
-    respond: SimplexResponse | SoftmaxResponse,
-    answer: Response,
-    groups: Groups,
-    lam: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    gradient: FloatArray,
-    reach: FloatArray,
-    caution: FloatArray,
+def group_hessian(
+    respond: SimplexResponse | SoftmaxResponse, answer: Response, groups: Groups
 ) -> FloatArray:
-    """Return the regularised Newton step of each group over the multipliers that may move."""
-    c = lam.shape[1]
+    """Return the derivatives of each group's sums: the second derivatives of the dual."""
+    c = answer.labels.shape[1]
     mixed = np.flatnonzero((answer.labels > 0).sum(axis=1) > 1)
     straight, crossed = respond.curvature(answer, mixed)
     some = Groups(groups.codes[mixed], groups.n_groups)
@@ -441,8 +442,26 @@ def _newton_direction(
         hessian[:, h] = -some.sum(crossed[:, [h]] * crossed)
     diagonal = np.arange(c)
     hessian[:, diagonal, diagonal] += some.sum(straight)
+    return hessian
 
-    size = np.maximum(groups.sizes, 1.0)
+
+def newton_step(
+    hessian: FloatArray,
+    sizes: FloatArray,
+    lam: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    gradient: FloatArray,
+    reach: FloatArray,
+    caution: FloatArray,
+) -> FloatArray:
+    """Return the regularised Newton step of each group over the multipliers that may move.
+
+    The Hessian is changed.
+    """
+    c = lam.shape[1]
+    diagonal = np.arange(c)
+    size = np.maximum(sizes, 1.0)
     curvature = np.maximum(np.trace(hessian, axis1=1, axis2=2) / c, 1e-6 * size / reach)
     steepness = np.abs(gradient).max(axis=1)
     damping = curvature * np.minimum(caution, np.maximum(steepness / size, 1e-12))
@@ -513,7 +532,7 @@ def _line_search(
         tried = part(inner.spread(trial))
         fall = ((trial - lam[pending]) * gradient[pending]).sum(axis=1)
         lowered = _dual(tried, inner, trial, low[pending], high[pending])
-        slope = _gradient(trial, inner.sum(tried.labels), low[pending], high[pending])
+        slope = dual_gradient(trial, inner.sum(tried.labels), low[pending], high[pending])
         good = (fall < 0) & (lowered <= value[pending] + 1e-4 * fall)
         level = lowered <= value[pending] + 1e-13 * magnitude[pending]
         good |= level & (np.abs(slope).max(axis=1) <= 0.5 * steepness[pending])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import typer
 
 import apportion
+from apportion.cli.cluster import cluster
 from apportion.cli.demo import demo
 from apportion.cli.diagnose import diagnose
 from apportion.cli.label import label
@@ -46,5 +47,5 @@ def _help(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-for command in (label, diagnose, predict, report, demo, reproduce):
+for command in (label, diagnose, predict, report, cluster, demo, reproduce):
     app.command(help=_help(command))(command)

@@ -22,12 +22,17 @@ def show_report(found: Labelled) -> None:
     report = found.report
     talk.print()
     talk.print(_by_class(found))
-    talk.print(_by_bag(report))
-    if len(report.ids) > _MOST_BAGS:
-        talk.print(f"… and {len(report.ids) - _MOST_BAGS:,} more bags; --json lists all")
-    talk.print(f"{report.error():.1%} of the bagged rows are off their bag's totals")
+    show_bags(report, "; --json lists all")
     for code, count in reasons_of(found).items():
         talk.print(f"{code}, {counted(count, 'row')}: {REASONS[code]}")
+
+
+def show_bags(report: BagReport, more: str = "") -> None:
+    """Print given against assigned rows by bag, and how many are off."""
+    talk.print(_by_bag(report))
+    if len(report.ids) > _MOST_BAGS:
+        talk.print(f"… and {len(report.ids) - _MOST_BAGS:,} more bags{more}")
+    talk.print(f"{report.error():.1%} of the bagged rows are off their bag's totals")
 
 
 def _by_class(found: Labelled) -> Table:

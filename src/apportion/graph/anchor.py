@@ -88,9 +88,9 @@ class AnchorGraph(Graph):
         """Choose the anchors and tie the rows of X to them."""
         wanted = self._wanted_anchors(len(X))
         tell("choosing anchors")
-        sample = X[hash_sample(X, _ROWS_PER_ANCHOR * wanted)]
+        sample = X[hash_sample(X, rows_for_anchors(wanted))]
         singles = SinglePrecision(sample)
-        anchors = singles.back(_centres(singles(sample), wanted))
+        anchors = anchors_of(sample, wanted)
         tell(_TYING, 0.0)
         Z, nearest, closest, scales = self._tied(X, FlatSearch(anchors))
 
@@ -271,6 +271,17 @@ class AnchorGraph(Graph):
                 f"Got {self.n_anchors!r}."
             )
         return int(self.n_anchors)
+
+
+def rows_for_anchors(wanted: int) -> int:
+    """Return of how many rows so many anchors are the centres."""
+    return _ROWS_PER_ANCHOR * wanted
+
+
+def anchors_of(sample: FloatArray, wanted: int) -> FloatArray:
+    """Return the anchors of a sample of rows, in the order of their hashes."""
+    singles = SinglePrecision(sample)
+    return singles.back(_centres(singles(sample), wanted))
 
 
 def _without_own(own: FloatArray) -> FloatArray:

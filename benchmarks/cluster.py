@@ -1,0 +1,208 @@
+"""LP-LLP on two worker processes against one process, on the same two cores.
+
+    python benchmarks/cluster.py [--rows 2000000] [--workers 2] [--partitions 8]
+
+Both read the same Parquet files: overlapping clusters of 20 features, bags of 1,000 rows that
+follow each other, so that few lie in two files, or are scattered over all of them
+(`--scattered`). Prints times, labels that differ, the most memory of any process, requests, and the
+bytes that each moves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from apportion.progress import listening
+from clusters import FEATURES, overlapping_clusters
+
+BAG_ROWS = 1_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--classes", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--scattered", action="store_true", help="bags lie in all files")
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--side", choices=("alone", "cluster"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.side == "alone":
+        alone(given.folder)
+    elif given.side == "cluster":
+        on_cluster(given.folder, given.workers)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            compare(Path(folder), given)
+
+
+def compare(folder: Path, given: argparse.Namespace) -> None:
+    write_rows(folder, given)
+    layout = "scattered over all files" if given.scattered else "of rows that follow each other"
+    print(
+        f"{given.rows:,} rows x {FEATURES}, {given.classes} classes, {given.partitions} files, "
+        f"bags {layout}; {given.workers} workers"
+    )
+    seconds = {}
+    for side in ("alone", "cluster"):
+        words = ["--side", side, "--folder", str(folder), "--workers", str(given.workers)]
+        child = subprocess.Popen(
+            [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True
+        )
+        watched = Watched(child.pid)
+        out, _ = child.communicate()
+        lines = out.strip().splitlines()
+        seconds[side] = float(lines[-1])
+        for line in lines[:-1]:
+            print(f"  {side}: {line}")
+        print(f"  {side}: fit {seconds[side]:.1f} s, no process above {watched.peak():.2f} GiB")
+    labels = {side: np.load(folder / f"{side}.npy") for side in seconds}
+    differ = int((labels["alone"] != labels["cluster"]).sum())
+    truth = np.load(folder / "truth.npy")
+    print(f"  ratio {seconds['cluster'] / seconds['alone']:.2f}; {differ} labels differ")
+    print(f"  right: {np.mean(labels['cluster'] == truth):.1%}")
+
+
+def write_rows(folder: Path, given: argparse.Namespace) -> None:
+    X, y, bags = overlapping_clusters(given.rows, n_classes=given.classes, bag_size=BAG_ROWS)
+    order = np.arange(len(y)) if given.scattered else np.argsort(bags, kind="stable")
+    X, y, bags = X[order], y[order], bags[order]
+    np.save(folder / "truth.npy", y)
+    counts = np.zeros((bags.max() + 1, given.classes))
+    np.add.at(counts, (bags, y), 1)
+    np.save(folder / "shares.npy", counts / counts.sum(axis=1, keepdims=True))
+    (folder / "rows").mkdir()
+    for number, part in enumerate(np.array_split(np.arange(len(y)), given.partitions)):
+        columns = {f"x{j:02d}": X[part, j] for j in range(X.shape[1])}
+        table = pa.table({"bag": bags[part], **columns})
+        pq.write_table(table, folder / "rows" / f"part-{number:03d}.parquet")
+
+
+def alone(folder: Path) -> None:
+    """Fit in one process, from reading to labels; the last line says how long that took."""
+    from apportion import LPLLP, AnchorGraph
+
+    started = time.perf_counter()
+    files = sorted((folder / "rows").glob("*.parquet"))
+    tables = [pq.read_table(file) for file in files]
+    bags = np.concatenate([table["bag"].to_numpy() for table in tables])
+    X = np.empty((len(bags), FEATURES))
+    first = 0
+    for number, table in enumerate(tables):
+        for j in range(FEATURES):
+            X[first : first + table.num_rows, j] = table.column(f"x{j:02d}").to_numpy()
+        first += table.num_rows
+        tables[number] = None
+    model = LPLLP(AnchorGraph(), random_state=0)
+    stages = Stages()
+    with listening(stages):
+        model.fit(X, bags=bags, proportions=np.load(folder / "shares.npy"))
+    seconds = time.perf_counter() - started
+    print(stages.told())
+    np.save(folder / "alone.npy", model.transduction_)
+    print(f"{model.n_iter_} iterations, {model.tied_.sum()} rows tied")
+    print(seconds)
+
+
+def on_cluster(folder: Path, workers: int) -> None:
+    """Fit on a local cluster, from reading to labels; the last line says how long that took."""
+    from apportion.distributed import LPLLP
+    from apportion.distributed.cluster import started as cluster
+
+    with cluster(None, workers) as (client, where):
+        print(where)
+        stages = Stages()
+        started = time.perf_counter()
+        with listening(stages):
+            model = LPLLP().fit(
+                folder / "rows",
+                bags="bag",
+                proportions=np.load(folder / "shares.npy"),
+                client=client,
+            )
+        seconds = time.perf_counter() - started
+        print(stages.told())
+        np.save(folder / "cluster.npy", model.labels().compute())
+        print(
+            f"{model.n_iter_} iterations, {model.n_requests_} requests, {model.n_tasks_} tasks; "
+            f"{model.n_spanning_} bags in several files"
+        )
+        print(
+            f"a step moves {model.bytes_per_request_:,} bytes to and from a partition, a question "
+            f"about multipliers {model.bytes_per_question_:,}"
+        )
+    print(seconds)
+
+
+class Stages:
+    """How long each stage of a fit took."""
+
+    def __init__(self) -> None:
+        self._begun: list[tuple[str, float]] = []
+
+    def __call__(self, stage: str, done: float | None) -> None:
+        """Hear of a stage."""
+        if not self._begun or self._begun[-1][0] != stage:
+            self._begun.append((stage, time.perf_counter()))
+
+    def told(self) -> str:
+        """Return the stages and their seconds, in words."""
+        ends = [begin for _, begin in self._begun[1:]] + [time.perf_counter()]
+        parts = [
+            f"{stage} {end - begin:.1f}"
+            for (stage, begin), end in zip(self._begun, ends, strict=True)
+        ]
+        return f"seconds: {', '.join(parts)}"
+
+
+class Watched:
+    """The most memory that a process, or one that it started, held at any time."""
+
+    def __init__(self, pid: int) -> None:
+        self._peaks: dict[int, int] = {}
+        self._pid = pid
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def peak(self) -> float:
+        """Return the most, in GiB."""
+        return max(self._peaks.values(), default=0) / 2**30
+
+    def _watch(self) -> None:
+        while os.path.exists(f"/proc/{self._pid}"):
+            for pid in _family(self._pid):
+                try:
+                    status = Path(f"/proc/{pid}/status").read_text()
+                except OSError:
+                    continue
+                for line in status.splitlines():
+                    if line.startswith("VmHWM:"):
+                        self._peaks[pid] = int(line.split()[1]) * 1024
+            time.sleep(0.2)
+
+
+def _family(pid: int) -> list[int]:
+    found = [pid]
+    for one in found:
+        for thread in Path(f"/proc/{one}/task").glob("*/children"):
+            try:
+                found += [int(child) for child in thread.read_text().split()]
+            except OSError:
+                continue
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""`apportion cluster`: labels for a folder of Parquet files, on a Dask cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apportion.cli.show import show_bags
+from apportion.cli.talk import CommandLineError, say, stages, with_exit_codes
+from apportion.exceptions import counted
+from apportion.files.sheet import read_sheet
+from apportion.files.totals_table import Unit, read_totals
+
+
+@with_exit_codes
+def cluster(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder of Parquet files; each is a partition.",
+            metavar="FOLDER",
+            show_default=False,
+        ),
+    ],
+    bags: Annotated[str, typer.Option(help="Column of bag ids.", metavar="COLUMN")],
+    proportions: Annotated[
+        Path, typer.Option(help="Table of the bags' totals (CSV, Parquet).", metavar="TABLE")
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder for the labels, a Parquet file for each that is read; workers must reach "
+            "it.",
+            metavar="FOLDER",
+        ),
+    ],
+    unit: Annotated[Unit, typer.Option(help="What the totals are.")] = "auto",
+    features: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column to use; may be repeated. If not given, all numbers but the bags.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to put beside the labels; may be repeated.", metavar="COLUMN"),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of a Dask scheduler, such as tcp://10.0.0.1:8786. A local cluster if not "
+            "given.",
+            metavar="ADDRESS",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes of the local cluster; one a core.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to keep the run in: an interrupted run goes on from it.", metavar="FILE"
+        ),
+    ] = None,
+    anchors: Annotated[
+        int | None, typer.Option(min=1, help="Number of anchors; by the number of rows.")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="How far labels travel, between 0 and 1.")] = 0.5,
+    refine: Annotated[
+        bool, typer.Option("--refine/--no-refine", help="Let neighbours agree more.")
+    ] = True,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")] = False,
+) -> None:
+    """Label the rows of a FOLDER of Parquet files on a Dask cluster.
+
+    The same labels as one machine finds on a graph of anchors, for rows that none could hold. Rows
+    stay where they are read; the labels are written by the workers that hold them.
+    """
+    if scheduler is not None and workers is not None:
+        raise CommandLineError("--workers is for a local cluster: leave out it or --scheduler.")
+    if not 0 < alpha < 1:
+        raise CommandLineError(f"--alpha must be above 0 and below 1. Got {alpha:g}.")
+    from apportion.distributed import LPLLP
+    from apportion.distributed.cluster import started
+    from apportion.distributed.output import refuse_output
+
+    read = sorted(folder.glob("*.parquet"))
+    refuse_output(output, [file.name for file in read], read, keep or (), force)
+
+    totals = read_totals(read_sheet(proportions), bags, unit).totals
+    n_anchors = "auto" if anchors is None else anchors
+    model = LPLLP(n_anchors, alpha=alpha, refine=refine, checkpoint=checkpoint)
+    with started(scheduler, workers) as (client, where):
+        say([where], quiet)
+        with stages(quiet):
+            model.fit(folder, bags=bags, proportions=totals, features=features, client=client)
+        files = model.to_parquet(output, keep=keep or (), force=force)
+        say(
+            [
+                f"{model.n_rows_:,} rows, {counted(len(files), 'partition')}, "
+                f"{counted(model.n_spanning_, 'bag')} in several of them; "
+                f"{counted(model.n_iter_, 'iteration')}, {model.n_requests_:,} requests of "
+                f"{model.bytes_per_request_:,} bytes: {model.status_.value}"
+            ],
+            quiet,
+        )
+        if not quiet:
+            show_bags(model.bag_report_)
+    say([f"written: {output}, {counted(len(files), 'file')}"], quiet)

@@ -1,0 +1,138 @@
+"""Work on partitions, and sums of what they answer, on any Dask cluster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from apportion.distributed.part import added
+from apportion.exceptions import InputError, counted
+from apportion.memory import free_bytes
+from apportion.threads import n_threads
+
+_log = logging.getLogger("apportion")
+
+_BRANCHES = 8
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+class Cluster:
+    """Functions run on every partition; answers come back added up in a tree.
+
+    Nothing is scattered: what is sent lies in the task that hands it on, so that a worker that is
+    lost takes nothing with it that could not be found again.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.n_tasks = 0
+
+    def send(self, value: Any) -> Any:
+        """Return something small as a future, which tasks can share."""
+        self.n_tasks += 1
+        return self.client.submit(_itself, value, pure=False, priority=10)
+
+    def on_each(
+        self, work: Callable[..., Any], *aligned: Sequence[Any], shared: Any = ()
+    ) -> list[Any]:
+        """Return the futures of `work(one of each, *shared)`, a partition each."""
+        self.n_tasks += len(aligned[0])
+        return [
+            self.client.submit(work, *one, *shared, pure=False)
+            for one in zip(*aligned, strict=True)
+        ]
+
+    def on_each_read(
+        self, work: Callable[..., Any], partitions: Sequence[Any], *shared: Any
+    ) -> list[Any]:
+        """Return the futures of `work(rows, *shared)`; rows are read for it, and let go."""
+        from dask import delayed
+
+        self.n_tasks += 2 * len(partitions)
+        lazily = delayed(work, pure=False)
+        return list(self.client.compute([lazily(one, *shared) for one in partitions]))
+
+    def total(self, answers: Sequence[Any], join: Callable[..., Any] = added, *more: Any) -> Any:
+        """Return what partitions answered, joined in a tree."""
+        level = list(answers)
+        while True:
+            self.n_tasks += -(-len(level) // _BRANCHES)
+            level = [
+                self.client.submit(join, level[i : i + _BRANCHES], *more, pure=False)
+                for i in range(0, len(level), _BRANCHES)
+            ]
+            if len(level) == 1:
+                return level[0].result()
+
+
+def client_for(client: Any) -> tuple[Any, ExitStack | None]:
+    """Return a client: the one given, else the current one, else of a local cluster of our own.
+
+    With it comes, of a cluster of our own, what there is to close.
+    """
+    distributed = _distributed()
+    if client is not None:
+        return client, None
+    try:
+        return distributed.default_client(), None
+    except ValueError:
+        stack = ExitStack()
+        mine, where = stack.enter_context(started(None, None))
+        _log.info("no Dask client: started %s", where)
+        return mine, stack
+
+
+@contextmanager
+def started(scheduler: str | None, n_workers: int | None) -> Iterator[tuple[Any, str]]:
+    """Yield a client of a scheduler, or of a local cluster of processes, and which it is in words.
+
+    The memory of a local cluster's workers is bounded: together they may use what is free.
+    """
+    distributed = _distributed()
+    if scheduler is not None:
+        try:
+            client = distributed.Client(scheduler, timeout="10s")
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"the scheduler {scheduler}",
+                f"nobody who answers ({error})",
+                "the address of a running Dask scheduler, such as tcp://10.0.0.1:8786",
+                "start one with 'dask scheduler', or leave the address out for a local cluster",
+            ) from None
+        with client:
+            yield client, _described(client, f"the cluster of {scheduler}")
+        return
+    count = n_workers or n_threads()
+    free = free_bytes()
+    with (
+        distributed.LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit="auto" if free is None else free // count,
+            dashboard_address="localhost:0",
+            silence_logs=logging.CRITICAL,  # what fails in a worker is raised here
+        ) as own,
+        distributed.Client(own) as client,
+    ):
+        yield client, _described(client, "a local cluster")
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("A cluster needs Dask: install apportion[dask].") from error
+    return distributed
+
+
+def _described(client: Any, what: str) -> str:
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    limits = [one["memory_limit"] for one in workers if one.get("memory_limit")]
+    memory = f" of at most {min(limits) / 2**30:.1f} GiB each" if limits else ""
+    return f"{what}: {counted(len(workers), 'worker')}{memory}"

@@ -1,0 +1,312 @@
+"""LP-LLP on a graph of anchors, over partitions of a Dask cluster."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from apportion._typing import AnyArray, FloatArray
+from apportion.bag_report import BagReport
+from apportion.distributed.checkpoint import Checkpoint, read_checkpoint, run_of
+from apportion.distributed.cluster import Cluster, client_for
+from apportion.distributed.fit import Fitted, fit, learn_anchors
+from apportion.distributed.memory import require_memory
+from apportion.distributed.output import folder_made, refuse_output, write_part
+from apportion.distributed.partitions import Partitions, partitions_of
+from apportion.exceptions import users_level
+from apportion.graph import AnchorGraph
+from apportion.solve import Status
+from apportion.totals import Totals, as_totals
+
+_log = logging.getLogger("apportion")
+
+
+class LPLLP(BaseEstimator):
+    """Label propagation under label proportions, on rows that no machine holds.
+
+    The same soft labels as `apportion.LPLLP(AnchorGraph())` finds,
+    `argmin_F ½⟨F, (I - P)F⟩` under every bag's totals, and the same labels, for rows that lie in
+    the partitions of a Dask array, a Dask dataframe or a folder of Parquet files. Bags may lie in
+    several partitions. Rows are never shuffled or gathered: a step sends one number an anchor and
+    class to the partitions, and adds up as many that come back.
+
+    Parameters
+    ----------
+    n_anchors, n_nearest
+        As in `AnchorGraph`.
+    alpha : float, default=0.5
+        How far labels travel.
+    refine : bool, default=True
+        Go on exchanging labels within bags while neighbours agree more.
+    tol : float, default=1e-8
+        The length of a step, relative to the soft labels, below which the run has converged.
+    max_iter : int, default=2000
+        The most iterations.
+    checkpoint : path, optional
+        A file to keep the run in: one that was interrupted goes on from it. Deleted at the end.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes.
+    anchors_ : ndarray of shape (n_anchors, n_features)
+        The anchors.
+    bag_report_ : BagReport
+        Given against assigned.
+    n_iter_ : int
+        Iterations.
+    n_rows_ : int
+        Rows.
+    status_ : Status
+        How the run ended.
+    n_spanning_ : int
+        Bags that lie in several partitions.
+    n_requests_ : int
+        How often all partitions were asked in the loop.
+    bytes_per_request_, bytes_per_question_ : int
+        What one step of the loop, and one question about the multipliers of bags that lie in
+        several partitions, send to a partition and bring back.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from apportion.distributed import LPLLP
+    >>> X = da.from_array(np.array([[0.0], [0.1], [5.0], [0.2], [5.1], [5.2]]), chunks=(3, 1))
+    >>> day = np.array(["mon", "mon", "mon", "tue", "tue", "tue"])
+    >>> hours = {"mon": {"sleep": 2 / 3, "tv": 1 / 3}, "tue": {"sleep": 1 / 3, "tv": 2 / 3}}
+    >>> from distributed import Client
+    >>> with Client(processes=False, dashboard_address=None) as client:
+    ...     model = LPLLP().fit(X, bags=day, proportions=hours, client=client)
+    ...     model.labels().compute().tolist()
+    ['sleep', 'sleep', 'tv', 'sleep', 'tv', 'tv']
+    """
+
+    def __init__(
+        self,
+        n_anchors: str | int = "auto",
+        n_nearest: int = 5,
+        alpha: float = 0.5,
+        *,
+        refine: bool = True,
+        tol: float = 1e-8,
+        max_iter: int = 2000,
+        checkpoint: str | PathLike[str] | None = None,
+    ) -> None:
+        self.n_anchors = n_anchors
+        self.n_nearest = n_nearest
+        self.alpha = alpha
+        self.refine = refine
+        self.tol = tol
+        self.max_iter = max_iter
+        self.checkpoint = checkpoint
+
+    def fit(
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        bags: Any,
+        proportions: Any,
+        features: Sequence[str] | None = None,
+        client: Any = None,
+    ) -> Self:
+        """Label the rows.
+
+        Parameters
+        ----------
+        X : Dask array, Dask dataframe, or path of a folder of Parquet files
+            The rows; every file of a folder is a partition.
+        y : None
+            Labels of single rows cannot be given here.
+        bags : Dask array or series, array-like, or str
+            Bag ids; of a dataframe or folder, the column that holds them.
+        proportions : Totals, dataframe, mapping or array
+            The bags' totals.
+        features : sequence of str, optional
+            Of a dataframe or folder: the columns to use; by default all numbers but the bags.
+        client : distributed.Client, optional
+            The cluster. By default the client that is current; where there is none, a local cluster
+            of one process a core is started, which `close` ends.
+
+        Returns
+        -------
+        LPLLP
+        """
+        if y is not None:
+            raise ValueError("Labels of single rows cannot be given on a cluster: leave out y.")
+        if not 0.0 < self.alpha < 1.0:
+            raise ValueError(
+                f"The 'alpha' parameter of LPLLP must be in (0, 1). Got {self.alpha!r}."
+            )
+        graph = AnchorGraph(self.n_anchors, self.n_nearest)
+        graph._wanted_anchors(1)
+        totals = as_totals(proportions)
+        source = partitions_of(X, bags, totals.ids, features)
+        client, own = client_for(client)
+        self._own = own or getattr(self, "_own", None)
+        try:
+            self._fit_on(Cluster(client), source, totals, graph)
+        except BaseException:
+            if own is not None:
+                own.close()
+                self._own = None
+            raise
+        return self
+
+    def _fit_on(
+        self, cluster: Cluster, source: Partitions, totals: Totals, graph: AnchorGraph
+    ) -> None:
+        path = None if self.checkpoint is None else Path(self.checkpoint)
+        run = run_of(
+            totals,
+            len(source.rows),
+            alpha=self.alpha,
+            n_anchors=self.n_anchors,
+            n_nearest=self.n_nearest,
+        )
+        resume = None
+        if path is not None and path.exists():
+            anchors, resume = read_checkpoint(path, run)
+            _log.info("going on from %s, after %d iterations", path, len(resume.energies) - 1)
+        else:
+            n_rows, anchors = learn_anchors(
+                cluster, source.rows, graph._wanted_anchors(10**12), graph._wanted_anchors
+            )
+            require_memory(cluster.client, n_rows, len(totals.classes), self.n_nearest)
+        passed = (lambda state: None) if path is None else Checkpoint(path, anchors, run)
+        found = fit(
+            cluster,
+            source.rows,
+            totals,
+            anchors,
+            n_nearest=self.n_nearest,
+            alpha=self.alpha,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            refine=self.refine,
+            resume=resume,
+            passed=passed,
+        )
+        self._keep(found, totals, source, cluster)
+        if path is not None:
+            path.unlink(missing_ok=True)
+
+    def _keep(self, found: Fitted, totals: Totals, source: Partitions, cluster: Cluster) -> None:
+        self.classes_ = totals.classes
+        self.anchors_ = found.anchors
+        self.status_ = found.status
+        self.energies_ = np.array(found.state.energies)
+        self.n_iter_ = len(found.state.energies) - 1
+        self.n_rows_ = found.n_rows
+        self.n_spanning_ = found.n_spanning
+        self.n_requests_ = sum(found.state.history)
+        self.bytes_per_request_ = found.bytes_per_request
+        self.bytes_per_question_ = found.bytes_per_question
+        self.n_tasks_ = cluster.n_tasks
+        self.bag_report_ = BagReport(
+            ids=found.ids,
+            classes=totals.classes,
+            sizes=found.sizes.astype(np.intp),
+            lower=found.lower,
+            upper=found.upper,
+            assigned={"quota": found.assigned},
+            decode="quota",
+            tied={"quota": found.n_tied},
+        )
+        self._found, self._source, self._cluster = found, source, cluster
+        if found.status is not Status.CONVERGED:
+            warnings.warn(
+                f"LP-LLP {found.status.value} (after {self.n_iter_} iterations).",
+                ConvergenceWarning,
+                stacklevel=users_level(),
+            )
+
+    def labels(self) -> Any:
+        """Return the labels as a Dask array, a chunk a partition, in the order of the rows."""
+        return self._lazily(self._found.labels, _named, (), self.classes_.dtype)
+
+    def label_distributions(self) -> Any:
+        """Return the soft labels as a Dask array, a chunk a partition."""
+        return self._lazily(self._found.soft, _soft, (len(self.classes_),), np.dtype(float))
+
+    def to_parquet(
+        self, folder: str | PathLike[str], *, keep: Sequence[str] = (), force: bool = False
+    ) -> list[Path]:
+        """Write the labels, a file for every partition, by the workers that hold them.
+
+        Parameters
+        ----------
+        folder : path
+            A folder that every worker can reach; made if it is not there.
+        keep : sequence of str
+            Columns of the Parquet files that were read, such as ids, to put beside the labels.
+        force : bool, default=False
+            Whether files that are there may be replaced.
+
+        Returns
+        -------
+        list of Path
+            The files, in the order of the partitions.
+        """
+        check_is_fitted(self, "classes_")
+        names = [file.name for file in self._source.files or ()] or [
+            f"part-{k:05d}.parquet" for k in range(len(self._source.rows))
+        ]
+        read = self._source.files
+        refuse_output(Path(folder), names, read, keep, force)
+        files = [str(folder_made(Path(folder)) / name) for name in names]
+        sources = [None] * len(files) if read is None else [str(one) for one in read]
+        cluster, found = self._cluster, self._found
+        written = cluster.on_each(
+            write_part,
+            found.parts,
+            found.soft,
+            found.labels,
+            files,
+            sources,
+            shared=(self.classes_.tolist(), tuple(keep), force),
+        )
+        return [Path(one) for one in cluster.client.gather(written)]
+
+    def close(self) -> None:
+        """Let go of the partitions, and end the local cluster that `fit` may have started."""
+        self._found = self._cluster = None  # type: ignore[assignment]
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _lazily(self, futures: list[Any], work: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        import dask.array as da
+        from dask import delayed
+
+        check_is_fitted(self, "classes_")
+        named = delayed(work, pure=False)
+        return da.concatenate(
+            [
+                da.from_delayed(named(one, self.classes_), (n, *shape), dtype)
+                for one, n in zip(futures, self._found.lengths, strict=True)
+            ]
+        )
+
+
+def _named(said: Any, classes: AnyArray) -> AnyArray:
+    return np.asarray(classes[said.labels])
+
+
+def _soft(columns: FloatArray, classes: AnyArray) -> FloatArray:
+    return np.hstack([1.0 - columns, columns]) if len(classes) == 2 else columns

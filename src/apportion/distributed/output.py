@@ -1,0 +1,91 @@
+"""Labels of a partition, written by the worker that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apportion._typing import FloatArray
+from apportion.distributed.part import Part
+from apportion.distributed.partitions import columns_of, require_column
+from apportion.exceptions import OutputError, name_some
+from apportion.files.write import refuse_to_replace, replacing
+
+
+def refuse_output(
+    folder: Path,
+    names: Sequence[str],
+    read: Sequence[Path] | None,
+    keep: Sequence[str],
+    force: bool,
+) -> None:
+    """Raise, before long work begins, where labels could not be written at its end.
+
+    Parameters
+    ----------
+    folder : path
+        Where they go.
+    names : sequence of str
+        The names of the files.
+    read : sequence of path, or None
+        The files that are read.
+    keep : sequence of str
+        Columns of these to put beside the labels.
+    force : bool
+        Whether files that are there may be replaced.
+    """
+    if keep and read is None:
+        raise OutputError(
+            f"{name_some(map(repr, keep))}: columns can be kept of Parquet files only. "
+            "Leave out `keep`; labels are in the order of the rows."
+        )
+    if read and folder.resolve() == read[0].parent.resolve():
+        raise OutputError(f"{folder} is the folder that is read. Name another.")
+    for file in (read or ()) if keep else ():
+        there = columns_of(str(file))
+        for name in keep:
+            require_column(name, there, str(file))
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is no folder. Name another.")
+    for name in names:
+        refuse_to_replace(folder / name, force=force)
+
+
+def folder_made(folder: Path) -> Path:
+    """Return a folder that is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{folder} cannot be made: {(error.strerror or str(error)).lower()}. Name another."
+        ) from error
+    return folder
+
+
+def write_part(
+    part: Part,
+    F: FloatArray,
+    said: Any,
+    file: str,
+    source: str | None,
+    classes: list[Any],
+    keep: tuple[str, ...],
+    force: bool,
+) -> str:
+    """Write a partition's labels beside columns of the file it came from; return the file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    soft = part.projection.from_columns(F)
+    kept = pq.read_table(source, columns=list(keep)) if source is not None and keep else None
+    columns = {} if kept is None else {name: kept.column(name) for name in keep}
+    columns["label"] = pa.array([classes[h] for h in said.labels.tolist()])
+    for h, name in enumerate(classes):
+        columns[f"mass_{name}"] = pa.array(soft[:, h])
+    columns["confidence"] = pa.array(soft[np.arange(len(soft)), said.labels])
+    with replacing(Path(file), force=force) as temporary:
+        pq.write_table(pa.table(columns), temporary)
+    return file

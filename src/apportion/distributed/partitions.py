@@ -1,0 +1,314 @@
+"""Partitions from what people have: Dask arrays, Dask dataframes, folders of Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apportion._typing import FloatArray, IntArray
+from apportion.distributed.part import Rows
+from apportion.exceptions import FileError, SupervisionError, name_some
+from apportion.tables import _vector, factorize, plain_name
+
+_ALLOWED = "a Dask array, a Dask dataframe, or the path of a folder of Parquet files"
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Partitions that are read where they are worked on, as often as that is needed.
+
+    Attributes
+    ----------
+    rows : list of Delayed
+        The rows of each.
+    names : list of str
+        What they are called.
+    files : list of path, or None
+        The files they come from.
+    """
+
+    rows: list[Any]
+    names: list[str]
+    files: list[Path] | None = None
+
+
+def partitions_of(
+    X: Any, bags: Any, ids: Sequence[Hashable], features: Sequence[str] | None
+) -> Partitions:
+    """Return the partitions of X, with each row's bag as a position among the ids.
+
+    Parameters
+    ----------
+    X : Dask array, Dask dataframe, or path
+        The rows.
+    bags : Dask array or series, array-like, or str
+        Bag ids of the rows; of a dataframe or folder, the column that holds them.
+    ids : sequence
+        The bags that have totals.
+    features : sequence of str, optional
+        Of a dataframe or folder: the columns to use; by default all numbers but the bags.
+    """
+    place = {bag: k for k, bag in enumerate(ids)}
+    if isinstance(X, str | PathLike):
+        return _of_folder(Path(X), bags, place, features)
+    if hasattr(X, "to_delayed") and hasattr(X, "chunks"):
+        return _of_array(X, bags, place)
+    if hasattr(X, "to_delayed") and hasattr(X, "columns"):
+        return _of_frame(X, bags, place, features)
+    raise SupervisionError(
+        "`X`",
+        f"a {type(X).__name__}",
+        _ALLOWED,
+        "use apportion.LPLLP for rows in memory, or dask.array.from_array(X)",
+    )
+
+
+def _of_array(X: Any, bags: Any, place: Mapping[Hashable, int]) -> Partitions:
+    import dask
+    import dask.array as da
+
+    if X.ndim != 2:
+        raise SupervisionError(
+            "`X`", f"{X.ndim} dimensions", "rows and features", "reshape it to two dimensions"
+        )
+    X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    lengths = X.chunks[0]
+    bags = bags.to_dask_array() if hasattr(bags, "to_dask_array") else bags
+    if not isinstance(bags, da.Array):
+        known = _vector(bags, "bag id")
+        if np.isnan(sum(lengths)):
+            raise SupervisionError(
+                "`X`",
+                "chunks of unknown length",
+                "known ones, where bags are in memory",
+                "call X.compute_chunk_sizes(), or give bags as a Dask array of the same chunks",
+            )
+        _require_length(len(known), sum(lengths))
+        ends = np.cumsum(lengths).astype(int)
+        cells = [known[end - n : end] for n, end in zip(map(int, lengths), ends, strict=True)]
+    else:
+        if not any(np.isnan([*map(float, lengths), *map(float, bags.chunks[0])])):
+            _require_length(bags.shape[0], sum(lengths))
+            bags = bags.rechunk((lengths,))
+        cells = list(bags.to_delayed().ravel())
+    blocks = X.to_delayed()[:, 0]
+    if len(cells) != len(blocks):
+        raise SupervisionError(
+            "`bags`", f"{len(cells)} chunks", f"{len(blocks)}, as X has", "rechunk bags like X"
+        )
+    read = dask.delayed(_rows_of, pure=False)
+    names = [f"partition {number}" for number in range(len(blocks))]
+    return Partitions(
+        [read(*one, place, name) for *one, name in zip(blocks, cells, names, strict=True)], names
+    )
+
+
+def _of_frame(
+    X: Any, bags: Any, place: Mapping[Hashable, int], features: Sequence[str] | None
+) -> Partitions:
+    import dask
+
+    blocks = X.to_delayed()
+    if isinstance(bags, str):
+        require_column(bags, list(X.columns), "`bags`")
+        cells: list[Any] = [bags] * len(blocks)
+    elif not hasattr(bags, "to_delayed"):
+        raise SupervisionError(
+            "`bags`",
+            f"a {type(bags).__name__}",
+            "the name of a column of X, or a Dask series cut like X",
+            "put the bags into a column of X, and name it",
+        )
+    else:
+        cells = list(bags.to_delayed())
+        if len(cells) != len(blocks):
+            raise SupervisionError(
+                "`bags`",
+                f"{len(cells)} partitions",
+                f"{len(blocks)}, as X has",
+                "name a column of X, or cut both alike",
+            )
+    for name in features or ():
+        require_column(name, list(X.columns), "`features`")
+    named = bags if isinstance(bags, str) else bags.name
+    numbers = [one for one in X.select_dtypes("number").columns if one != named]
+    chosen = list(features) if features else numbers
+    _require_some(chosen, "`X`")
+    read = dask.delayed(_rows_of_frame, pure=False)
+    names = [f"partition {number}" for number in range(len(blocks))]
+    return Partitions(
+        [
+            read(block, cell, place, name, chosen)
+            for block, cell, name in zip(blocks, cells, names, strict=True)
+        ],
+        names,
+    )
+
+
+def _of_folder(
+    path: Path, bags: Any, place: Mapping[Hashable, int], features: Sequence[str] | None
+) -> Partitions:
+    import dask
+
+    files = sorted(path.glob("*.parquet"))
+    if not files:
+        raise FileError(
+            str(path), "no Parquet file", "a folder of .parquet files", "check the path"
+        )
+    if not isinstance(bags, str):
+        raise SupervisionError(
+            "`bags`", f"a {type(bags).__name__}", "the name of a column", "name the column of bags"
+        )
+    chosen = list(features) if features else _numbers(str(files[0]), bags)
+    read = dask.delayed(read_part, pure=False)
+    rows = [read(str(file), bags, place, chosen) for file in files]
+    return Partitions(rows, [file.name for file in files], files)
+
+
+def read_part(file: str, bags: str, place: Mapping[Hashable, int], features: Sequence[str]) -> Rows:
+    """Return the rows of a Parquet file."""
+    import pyarrow.parquet as pq
+
+    with _reading(file):
+        schema = pq.read_schema(file)
+        for name in (bags, *features):
+            require_column(name, schema.names, file)
+        table = pq.read_table(file, columns=[*features, bags])
+    X = np.empty((table.num_rows, len(features)))
+    for j, name in enumerate(features):
+        with _numbers_of(file, name):
+            X[:, j] = table.column(name).to_numpy()
+    return _rows(X, table.column(bags).to_pylist(), place, file, features)
+
+
+def columns_of(file: str) -> list[str]:
+    """Return the columns of a Parquet file."""
+    import pyarrow.parquet as pq
+
+    with _reading(file):
+        return list(pq.read_schema(file).names)
+
+
+@contextmanager
+def _reading(file: str) -> Iterator[None]:
+    """Name the file that cannot be read."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise FileError(
+            file,
+            f"what cannot be read as Parquet: {str(error).splitlines()[0].rstrip('.')}",
+            "a whole Parquet file that every worker can reach",
+            "restore the file, or take it out of the folder",
+        ) from None
+
+
+@contextmanager
+def _numbers_of(name: str, column: str) -> Iterator[None]:
+    """Name the column that holds no numbers."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise FileError(
+            f"{name}, column {column!r}",
+            f"cells that are no numbers ({error})",
+            "numbers in the columns of features",
+            "leave the column out, or turn it into numbers",
+        ) from None
+
+
+def _numbers(file: str, bags: str) -> list[str]:
+    """Return the columns of numbers of a Parquet file, but for the bags."""
+    import pyarrow.parquet as pq
+    import pyarrow.types as kinds
+
+    with _reading(file):
+        schema = pq.read_schema(file)
+    numbers = [
+        one.name
+        for one in schema
+        if one.name != bags and (kinds.is_floating(one.type) or kinds.is_integer(one.type))
+    ]
+    _require_some(numbers, file)
+    return numbers
+
+
+def _rows_of_frame(
+    frame: Any, bags: Any, place: Mapping[Hashable, int], name: str, features: Sequence[str]
+) -> Rows:
+    cells = frame[bags] if isinstance(bags, str) else bags
+    X = np.empty((len(frame), len(features)))
+    for j, column in enumerate(features):
+        with _numbers_of(name, column):
+            X[:, j] = frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    return _rows(X, cells, place, name, features)
+
+
+def _rows_of(X: Any, bags: Any, place: Mapping[Hashable, int], name: str) -> Rows:
+    return _rows(np.asarray(X), bags, place, name, None)
+
+
+def _rows(X: FloatArray, bags: Any, place: Mapping[Hashable, int], name: str, columns: Any) -> Rows:
+    """Return rows with their bags' positions; raise for what cannot be used, naming the place."""
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    if not np.isfinite(X).all():
+        row, column = (int(one[0]) for one in np.nonzero(~np.isfinite(X)))
+        what = f"column {column}" if columns is None else f"column {columns[column]!r}"
+        raise FileError(
+            f"{name}, row {row}, {what}",
+            repr(float(X[row, column])),
+            "finite numbers",
+            "fill the cell or drop the row",
+        )
+    codes, found = factorize(bags, "bag id")
+    _require_length(len(codes), len(X), f" of {name}")
+    if all(isinstance(bag, str) for bag in place):  # as in a table from a CSV file
+        found = [bag if bag in place else plain_name(bag) for bag in found]
+    strange = [bag for bag in found if bag not in place]
+    if strange:
+        row = int(np.flatnonzero(codes == found.index(strange[0]))[0])
+        raise SupervisionError(
+            f"bag {strange[0]!r} ({name}, row {row})",
+            "rows, but no line in the table of totals",
+            f"the bags of the table: {name_some(map(repr, place))}",
+            "add a line for it, or leave the row's bag missing",
+        )
+    where: IntArray = np.array([*(place[bag] for bag in found), -1], dtype=np.intp)
+    return Rows(X, where[codes])
+
+
+def require_column(name: str, columns: Sequence[str], where: str) -> None:
+    """Raise where a column is not among those that there are."""
+    if name not in columns:
+        raise FileError(
+            where,
+            f"no column {name!r}",
+            f"the columns {name_some(map(repr, columns), 12)}",
+            "correct the name",
+        )
+
+
+def _require_some(features: Sequence[str], where: str) -> None:
+    if not features:
+        raise FileError(
+            where, "no column of numbers", "at least one beside the bags", "name the features"
+        )
+
+
+def _require_length(found: int, n: int, where: str = "") -> None:
+    if found != n:
+        raise SupervisionError(
+            f"`bags`{where}",
+            f"{found:,} ids",
+            f"{n:,}, one for every row of X",
+            "give one id a row",
+        )

@@ -1,0 +1,959 @@
+"""On a cluster: the labels of one machine, whatever is cut, killed, interrupted or wrong."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import cached_property, partial
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import apportion
+from apportion import AnchorGraph, Totals
+from apportion.bags import Bags
+from apportion.decode import Quotas
+from apportion.distributed import LPLLP, estimator
+from apportion.distributed import cluster as cluster_module
+from apportion.distributed import part as on_part
+from apportion.distributed.checkpoint import Checkpoint
+from apportion.distributed.cluster import Cluster
+from apportion.distributed.decode import decode
+from apportion.distributed.memory import bytes_a_row, require_memory
+from apportion.distributed.spanning import SpanningBags
+from apportion.exceptions import FileError, InputError, OutputError
+from apportion.multipliers import Groups, SimplexResponse, group_hessian, meet_totals
+from command_line import done, files_of, refused, write
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+N_ANCHORS = 30
+TOL = 1e-4
+
+
+# --- Clusters: processes, and one that does every task at once, in this process.
+
+
+def processes(n_workers):
+    return distributed.LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0"
+    )
+
+
+@pytest.fixture(scope="module")
+def two_workers():
+    with processes(2) as own, distributed.Client(own, set_as_default=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def one_worker():
+    with processes(1) as own, distributed.Client(own, set_as_default=False) as client:
+        yield client
+
+
+def same(value):
+    return value
+
+
+class Done:
+    """A future whose value is there, and that lazy work can take in; fetches are noted."""
+
+    def __init__(self, value, notes):
+        self.value, self._notes = value, notes
+
+    def result(self):
+        self._notes.append(self.value)
+        return self.value
+
+    @cached_property
+    def _lazy(self):
+        return dask.delayed(partial(same, self.value), pure=False)()
+
+    def __dask_graph__(self):
+        return self._lazy.__dask_graph__()
+
+    def __dask_keys__(self):
+        return self._lazy.__dask_keys__()
+
+    def __dask_layers__(self):
+        return self._lazy.__dask_layers__()
+
+    __dask_optimize__ = None
+
+    def __dask_postcompute__(self):
+        return self._lazy.__dask_postcompute__()
+
+
+def settled(argument):
+    if isinstance(argument, Done):
+        return argument.value
+    return [settled(one) for one in argument] if isinstance(argument, list) else argument
+
+
+class AtOnce:
+    """A client that runs every task as soon as it is asked for, and notes what comes back."""
+
+    def __init__(self, memory_limit=2**40):
+        self.back = []
+        self.memory_limit = memory_limit
+
+    def submit(self, work, *arguments, pure=True, priority=0):
+        return Done(work(*map(settled, arguments)), self.back)
+
+    def compute(self, lazies):
+        return [Done(one.compute(scheduler="synchronous"), self.back) for one in lazies]
+
+    def gather(self, futures):
+        found = [settled(one) for one in futures]
+        self.back.extend(found)
+        return found
+
+    def scheduler_info(self, n_workers=5):
+        return {"workers": {"one": {"memory_limit": self.memory_limit}}}
+
+
+@pytest.fixture
+def at_once():
+    return AtOnce()
+
+
+# --- Rows, bags and totals.
+
+
+def some_rows(n=1200, c=4, seed=0):
+    """Return rows of classes that overlap, and the classes."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(c, size=n)
+    return rng.normal(size=(c, 4))[y] * 1.8 + rng.normal(size=(n, 4)), y
+
+
+def bags_of(kind, n=1200, seed=1):
+    """Return the rows' bags."""
+    rng = np.random.default_rng(seed)
+    if kind == "within":  # in 1, 2 or 4 equal partitions, every bag lies in one
+        return np.arange(n) // (n // 12)
+    if kind == "across":
+        return rng.integers(12, size=n)
+    if kind == "unequal":
+        return np.minimum(rng.geometric(0.25, size=n), 12)
+    if kind == "missing":
+        bags = np.array([f"b{k}" for k in rng.integers(4, size=n)], dtype=object)
+        bags[rng.random(n) < 0.2] = None
+        return bags
+    raise AssertionError(kind)
+
+
+def totals_of(kind, y, bags):
+    """Return the bags' totals, exact, as intervals, or with cells that are not known."""
+    exact = Totals.from_labels(y[bags != None], bags[bags != None])  # noqa: E711
+    shares = dict(zip(exact.ids, exact.lower, strict=True))
+    if kind == "exact":
+        return exact
+    if kind == "intervals":
+        low = {bag: np.maximum(one - 0.04, 0) for bag, one in shares.items()}
+        high = {bag: np.minimum(one + 0.06, 1) for bag, one in shares.items()}
+        return Totals.from_intervals(low, high)
+    table = exact.lower.copy()
+    table[::3, :2] = np.nan
+    return Totals.from_proportions(dict(zip(exact.ids, table, strict=True)))
+
+
+def cut(X, n_parts):
+    """Return the rows as a Dask array of some partitions."""
+    return da.from_array(X, chunks=(-(-len(X) // n_parts), X.shape[1]))
+
+
+def compared(model, single, client=None):
+    """Hold a fit on a cluster against that of one machine; return how many rows differ."""
+    found = model.labels().compute(scheduler=client)
+    differ = found != single.transduction_
+    ties = int(single.tied_.sum())
+    print(f"{int(differ.sum())} of {len(found):,} labels differ ({ties} tied)")
+    assert not (differ & ~single.tied_).any()
+    soft = model.label_distributions().compute(scheduler=client)
+    np.testing.assert_allclose(soft, single.label_distributions_, atol=1e-7)
+    np.testing.assert_array_equal(model.anchors_, single.graph_.anchors_)
+    assert model.status_ is single.solution_.status
+    ours, theirs = model.bag_report_, single.bag_report_
+    assert ours.ids == theirs.ids
+    np.testing.assert_array_equal(ours.classes, theirs.classes)
+    for name in ("sizes", "lower", "upper"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    np.testing.assert_array_equal(ours.assigned["quota"], theirs.assigned["quota"])
+    assert ours.error() == theirs.error()
+    return int(differ.sum())
+
+
+def on_one_machine(X, bags, totals, **settings):
+    return apportion.LPLLP(AnchorGraph(N_ANCHORS), **settings).fit(X, bags=bags, proportions=totals)
+
+
+CASES = [
+    *((c, kind, "exact", True) for c in (2, 4) for kind in ("within", "across", "unequal")),
+    *((c, "missing", "exact", False) for c in (2, 4)),
+    *((c, "across", "intervals", True) for c in (2, 4)),
+    *((c, "unequal", "unknown", False) for c in (2, 4)),
+    (4, "within", "intervals", False),
+    (4, "missing", "unknown", True),
+]
+
+
+@pytest.mark.parametrize(("c", "kind", "given_as", "refine"), CASES)
+@pytest.mark.filterwarnings("ignore::apportion.AmbiguousTotalsWarning")
+def test_labels_are_those_of_one_machine(at_once, c, kind, given_as, refine):
+    X, y = some_rows(c=c)
+    bags = bags_of(kind)
+    totals = totals_of(given_as, y, bags)
+    single = on_one_machine(X, bags, totals, refine=refine, tol=1e-6)
+    spanning = []
+    for n_parts in (1, 2, 4):
+        model = LPLLP(N_ANCHORS, refine=refine, tol=1e-6)
+        model.fit(cut(X, n_parts), bags=bags, proportions=totals, client=at_once)
+        assert compared(model, single) == 0
+        spanning.append(model.n_spanning_)
+    if kind == "within":
+        assert spanning == [0, 0, 0]
+    else:
+        assert 0 == spanning[0] < spanning[1] <= spanning[2]
+
+
+@pytest.fixture(scope="module")
+def known():
+    """Rows in bags across partitions, some rows in none; the labels of one machine, found once."""
+    X, y = some_rows(800, 3, seed=3)
+    rng = np.random.default_rng(4)
+    kinds = (y + rng.choice(4, size=800, p=[0.55, 0.25, 0.15, 0.05])) % 4
+    bags = np.array(["a", "b", "c", "d"], dtype=object)[kinds]
+    bags[rng.random(800) < 0.2] = None
+    totals = totals_of("exact", y, bags)
+    single = on_one_machine(X, bags, totals, tol=TOL)
+    return SimpleNamespace(X=X, bags=bags, totals=totals, single=single)
+
+
+def fitted(known, client, n_parts=2, **settings):
+    model = LPLLP(N_ANCHORS, tol=TOL, **settings)
+    return model.fit(
+        cut(known.X, n_parts), bags=known.bags, proportions=known.totals, client=client
+    )
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 4])
+@pytest.mark.parametrize("workers", ["one_worker", "two_workers"])
+def test_worker_processes_find_the_labels_of_one_machine(request, known, workers, n_parts):
+    client = request.getfixturevalue(workers)
+    pids = set(client.run(os.getpid).values()) - {os.getpid()}
+    assert len(pids) == {"one_worker": 1, "two_workers": 2}[workers]
+    model = fitted(known, client, n_parts)
+    assert compared(model, known.single, client) == 0
+
+
+# --- A worker is killed; a run is interrupted.
+
+
+class Hooked(Checkpoint):
+    """A checkpoint that is written at every step, and does something after some of them."""
+
+    after, act = 3, staticmethod(lambda path: None)
+
+    def __init__(self, path, anchors, run):
+        super().__init__(path, anchors, run, seconds=0.0)
+        self.count = 0
+
+    def __call__(self, state):
+        super().__call__(state)
+        self.count += 1
+        if self.count == self.after:
+            self.act(self._path)
+
+
+def hook(monkeypatch, act, after=3):
+    here = type("Here", (Hooked,), {"after": after, "act": staticmethod(act)})
+    monkeypatch.setattr(estimator, "Checkpoint", here)
+
+
+def test_a_worker_killed_in_the_loop_changes_no_label(monkeypatch, two_workers, known, tmp_path):
+    before = set(two_workers.run(os.getpid).values())
+    killed = []
+
+    def kill(path):
+        assert path.exists()
+        holding = two_workers.who_has()
+        pids = two_workers.run(os.getpid)
+        address = max(pids, key=lambda one: sum(one in who for who in holding.values()))
+        killed.append(pids[address])
+        # A moment later: while the next step is on its way.
+        threading.Timer(0.03, os.kill, (pids[address], signal.SIGKILL)).start()
+
+    hook(monkeypatch, kill)
+    model = fitted(known, two_workers, 4, checkpoint=tmp_path / "run.npz")
+    assert len(killed) == 1
+    assert killed[0] in before
+    assert killed[0] not in two_workers.run(os.getpid).values()
+    assert model.n_iter_ > 4
+    assert compared(model, known.single, two_workers) == 0
+    assert not (tmp_path / "run.npz").exists()
+    two_workers.wait_for_workers(2, timeout=30)
+
+
+def interrupt(path):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_goes_on(monkeypatch, two_workers, known, tmp_path):
+    path = tmp_path / "run.npz"
+    with monkeypatch.context() as patch:
+        hook(patch, interrupt, after=4)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(known, two_workers, checkpoint=path)
+    assert path.exists()
+    model = fitted(known, two_workers, checkpoint=path)
+    assert compared(model, known.single, two_workers) == 0
+    assert model.n_iter_ == known.single.n_iter_
+    assert len(model._found.state.history) == model.n_iter_ - 4
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("after", [1, 6])
+@pytest.mark.parametrize(("c", "kind"), [(2, "across"), (4, "unequal"), (4, "within")])
+def test_a_resumed_run_takes_the_steps_of_a_whole_one(
+    monkeypatch, at_once, tmp_path, c, kind, after
+):
+    X, y = some_rows(600, c)
+    bags = bags_of(kind, 600)
+    totals = totals_of("exact", y, bags)
+
+    def run(checkpoint):
+        model = LPLLP(N_ANCHORS, tol=1e-6, checkpoint=checkpoint)
+        return model.fit(cut(X, 3), bags=bags, proportions=totals, client=at_once)
+
+    whole = run(None)
+    path = tmp_path / "run.npz"
+    with monkeypatch.context() as patch:
+        hook(patch, interrupt, after)
+        with pytest.raises(KeyboardInterrupt):
+            run(path)
+    resumed = run(path)
+    np.testing.assert_allclose(resumed.energies_, whole.energies_, rtol=1e-9)
+    np.testing.assert_array_equal(resumed.labels().compute(), whole.labels().compute())
+    np.testing.assert_allclose(
+        resumed.label_distributions().compute(), whole.label_distributions().compute(), atol=1e-10
+    )
+    assert sum(resumed._found.state.history) < sum(whole._found.state.history)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_interrupted_at_its_end_is_not_taken_further(monkeypatch, at_once, known, tmp_path):
+    path = tmp_path / "run.npz"
+    whole = fitted(known, at_once)
+    with monkeypatch.context() as patch:
+        hook(patch, interrupt, after=whole.n_iter_)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(known, at_once, checkpoint=path)
+    resumed = fitted(known, at_once, checkpoint=path)
+    assert resumed.n_iter_ == whole.n_iter_
+    assert resumed.n_requests_ == 0
+    assert compared(resumed, known.single) == 0
+
+
+def test_checkpoints_hold_no_rows_and_are_written_now_and_then(at_once, known, tmp_path):
+    sizes = []
+    for n in (400, 800):
+        X, bags = known.X[:n], known.bags[:n]
+        path = tmp_path / f"{n}.npz"
+        with pytest.MonkeyPatch.context() as patch:
+            hook(patch, interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                LPLLP(N_ANCHORS, checkpoint=path).fit(
+                    cut(X, 2), bags=bags, proportions=known.totals, client=at_once
+                )
+        sizes.append(path.stat().st_size)
+        with np.load(path) as file:
+            assert max(max(file[name].shape, default=0) for name in file.files) < 100
+    assert abs(sizes[0] - sizes[1]) < 200
+    state = SimpleNamespace()
+    waiting = Checkpoint(tmp_path / "none.npz", np.zeros((1, 1)), "run", seconds=1e6)
+    waiting._last = time.monotonic()
+    waiting(state)
+    assert not (tmp_path / "none.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"alpha": 0.3}, "the checkpoint of another run"),
+        ({"n_nearest": 3}, "the checkpoint of another run"),
+        ({"n_anchors": 20}, "the checkpoint of another run"),
+        ({"n_parts": 3}, "the checkpoint of another run"),
+        ({"totals": None}, "the checkpoint of another run"),
+        ({"rows": None}, "the sums of other rows"),
+        ({"broken": None}, "no checkpoint"),
+        ({"text": None}, "no checkpoint"),
+        ({"other": None}, "no checkpoint"),
+    ],
+    ids=lambda one: next(iter(one)) if isinstance(one, dict) else "",
+)
+def test_a_checkpoint_of_something_else_is_refused(
+    monkeypatch, at_once, known, tmp_path, change, says
+):
+    path = tmp_path / "run.npz"
+    with monkeypatch.context() as patch:
+        hook(patch, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(known, at_once, checkpoint=path)
+    rows = SimpleNamespace(**vars(known))
+    if "totals" in change:
+        shares = known.totals.lower[::-1]
+        rows.totals = Totals.from_proportions(dict(zip(known.totals.ids, shares, strict=True)))
+    elif "rows" in change:
+        rows.X = known.X + 0.3
+    elif "broken" in change:
+        path.write_bytes(path.read_bytes()[:-400])
+    elif "text" in change:
+        path.write_text("not a checkpoint")
+    elif "other" in change:
+        with path.open("wb") as file:
+            np.savez(file, one=np.zeros(3))
+    settings = {key: value for key, value in change.items() if value is not None}
+    n_parts = settings.pop("n_parts", 2)
+    model = LPLLP(**{"n_anchors": N_ANCHORS, "checkpoint": path, **settings})
+    left = path.read_bytes()
+    with pytest.raises(FileError, match=says) as error:
+        model.fit(cut(rows.X, n_parts), bags=rows.bags, proportions=rows.totals, client=at_once)
+    assert "delete it to begin anew" in str(error.value)
+    assert path.read_bytes() == left
+
+
+# --- What people have.
+
+
+def frame_of(known):
+    import pandas as pd
+
+    columns = {f"x{j}": known.X[:, j] for j in range(known.X.shape[1])}
+    return pd.DataFrame({"x0": columns.pop("x0"), "bag": known.bags, "note": "-", **columns})
+
+
+def folder_of(known, folder, n_parts=3, turned=True):
+    """Write rows as Parquet files; columns stand in another order in every second one."""
+    folder.mkdir()
+    frame = frame_of(known)
+    for k, rows in enumerate(np.array_split(np.arange(len(frame)), n_parts)):
+        columns = list(frame.columns)[:: -1 if turned and k % 2 else 1]
+        table = pa.Table.from_pandas(frame.iloc[rows][columns], preserve_index=False)
+        pq.write_table(table.append_column("row", pa.array(rows)), folder / f"part-{k}.parquet")
+    return folder
+
+
+def all_inputs(known, folder):
+    import dask.dataframe as dd
+
+    X, bags, frame = cut(known.X, 3), known.bags, frame_of(known)
+    lazy = dd.from_pandas(frame, npartitions=3, sort=False)
+    names = ["x0", "x1", "x2", "x3"]
+    unknown = da.from_array(known.X, chunks=(200, 4))
+    unknown = unknown[da.ones(len(known.X), chunks=200, dtype=bool)]
+    return {
+        "array and list": (X, bags.tolist(), None),
+        "array and series": (X, frame["bag"], None),
+        "array and Dask array": (X, da.from_array(bags, chunks=123), None),
+        "array of several blocks of columns": (X.rechunk((267, 2)), bags, None),
+        "array of unknown length": (unknown, da.from_array(bags, chunks=200), None),
+        "frame and column": (lazy, "bag", None),
+        "frame, column, features": (lazy, "bag", names),
+        "frame and series": (lazy, lazy["bag"], None),
+        "folder": (folder_of(known, folder), "bag", names),
+        "text": (str(folder), "bag", tuple(names)),
+    }
+
+
+def test_arrays_frames_and_folders_are_the_same_rows(at_once, known, tmp_path):
+    for name, (X, bags, features) in all_inputs(known, tmp_path / "rows").items():
+        model = LPLLP(N_ANCHORS, tol=TOL)
+        model.fit(X, bags=bags, features=features, proportions=known.totals, client=at_once)
+        assert compared(model, known.single) == 0, name
+        assert model.n_rows_ == 800
+
+
+def test_columns_are_found_by_name_whatever_their_order(at_once, known, tmp_path):
+    """Without features, those of the first file; the row numbers are one of them."""
+    turned = folder_of(known, tmp_path / "turned")
+    plain = folder_of(known, tmp_path / "plain", turned=False)
+    one, other = (
+        LPLLP(N_ANCHORS).fit(one, bags="bag", proportions=known.totals, client=at_once)
+        for one in (turned, plain)
+    )
+    np.testing.assert_array_equal(one.anchors_, other.anchors_)
+    assert one.anchors_.shape[1] == 5
+    np.testing.assert_array_equal(one.labels().compute(), other.labels().compute())
+
+
+def test_empty_partitions_and_lonely_rows(at_once, known):
+    X = da.from_array(known.X, chunks=((500, 0, 1, 299), 4))
+    assert X.numblocks == (4, 1)
+    model = LPLLP(N_ANCHORS, tol=TOL)
+    model.fit(X, bags=known.bags, proportions=known.totals, client=at_once)
+    assert compared(model, known.single) == 0
+
+
+def wrong_inputs(known, folder):
+    import dask.dataframe as dd
+
+    X, frame = cut(known.X, 3), frame_of(known)
+    lazy = dd.from_pandas(frame, npartitions=3, sort=False)
+    other = dd.from_pandas(frame.iloc[:-1], npartitions=3, sort=False)["bag"]
+    nan, strange = known.X.copy(), known.bags.copy()
+    nan[700, 2], strange[700] = np.nan, "who"
+    holed = frame.copy()
+    holed.loc[700, "x2"] = np.inf
+    unknown = X[da.from_array(np.ones(800, bool), chunks=267)]
+    bags, names = known.bags, ["x0", "x1", "x2", "x3"]
+    return {
+        "in memory": (known.X, bags, None, ["found a ndarray", "apportion.LPLLP", "from_array"]),
+        "three dimensions": (X[:, :, None], bags, None, ["`X`: found 3 dimensions"]),
+        "too few bags": (X, bags[:-1], None, ["799 ids", "800, one for every row"]),
+        "Dask bags": (X, da.from_array(bags[1:], chunks=99), None, ["799 ids", "800"]),
+        "unknown length": (unknown, bags, None, ["unknown length", "compute_chunk_sizes"]),
+        "other chunks": (unknown, da.from_array(bags, chunks=90), None, ["9 chunks", "3, as X"]),
+        "NaN": (cut(nan, 3), bags, None, ["partition 2, row 166, column 2: found nan", "drop"]),
+        "unknown bag": (X, strange, None, ["bag 'who' (partition 2, row 166)", "add a line"]),
+        "frame, inf": (
+            dd.from_pandas(holed, npartitions=3, sort=False),
+            "bag",
+            None,
+            ["partition 2, row 166, column 'x2': found inf"],
+        ),
+        "no such bags": (lazy, "day", None, ["`bags`: found no column 'day'", "'x0', 'bag'"]),
+        "no such feature": (lazy, "bag", ["x9"], ["`features`: found no column 'x9'"]),
+        "no numbers": (lazy, "bag", ["note"], ["partition 0, column 'note'", "no numbers"]),
+        "bags in memory": (lazy, bags, None, ["`bags`: found a ndarray", "name of a column"]),
+        "series of another length": (lazy, other, None, ["`bags` of partition", "ids"]),
+        "series of other parts": (lazy, lazy["bag"].repartition(npartitions=2), None, ["as X has"]),
+        "none in a bag": (X, [None] * 800, None, ["no row that is in a bag"]),
+        "no rows": (cut(known.X[:0], 1), [], None, ["`X`: found no rows"]),
+        "empty folder": (folder / "none", "bag", None, ["none: found no Parquet file"]),
+        "folder, bags in memory": (folder, bags, names, ["the name of a column"]),
+        "folder, no such bags": (folder, "day", names, ["part-0.parquet: found no column 'day'"]),
+        "folder, no such feature": (folder, "bag", ["x9"], ["part-0.parquet: found no column"]),
+        "folder, no numbers": (folder, "bag", ["note"], ["part-0.parquet, column 'note'"]),
+    }
+
+
+def test_what_cannot_be_used_is_said_once_and_where(at_once, known, tmp_path):
+    folder = folder_of(known, tmp_path / "rows")
+    for name, (X, bags, features, says) in wrong_inputs(known, folder).items():
+        with pytest.raises(InputError) as error:
+            LPLLP(N_ANCHORS).fit(
+                X, bags=bags, features=features, proportions=known.totals, client=at_once
+            )
+        for words in says:
+            assert words in str(error.value), (name, str(error.value))
+        again = pickle.loads(pickle.dumps(error.value))
+        assert str(again) == str(error.value), "it travels from a worker"
+
+
+def test_labels_and_impossible_settings_are_refused(at_once, known):
+    X = cut(known.X, 2)
+    kwargs = {"bags": known.bags, "proportions": known.totals, "client": at_once}
+    with pytest.raises(ValueError, match="leave out y"):
+        LPLLP().fit(X, np.zeros(800), **kwargs)
+    for alpha in (0.0, 1.0, -1, float("nan")):
+        with pytest.raises(ValueError, match=r"'alpha' parameter of LPLLP must be in \(0, 1\)"):
+            LPLLP(alpha=alpha).fit(X, **kwargs)
+    with pytest.raises(ValueError, match="'n_anchors' parameter"):
+        LPLLP(0).fit(X, **kwargs)
+    with pytest.raises(ValueError, match="'n_nearest' parameter"):
+        LPLLP(5, 0).fit(X, **kwargs)
+    with pytest.warns(match="iterations ran out"):
+        LPLLP(N_ANCHORS, max_iter=2).fit(X, **kwargs)
+
+
+def broken(folder, how):
+    file = folder / "part-1.parquet"
+    if how == "cut short":
+        file.write_bytes(file.read_bytes()[:-200])
+    elif how == "no Parquet":
+        file.write_text("a,b\n1,2\n")
+    elif how == "missing cell":
+        table = pq.read_table(file)
+        cells = table["x2"].to_pylist()
+        cells[7] = None
+        place = table.column_names.index("x2")
+        pq.write_table(table.set_column(place, "x2", pa.array(cells)), file)
+    elif how == "column":
+        pq.write_table(pq.read_table(file).drop_columns(["x2"]), file)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("cut short", "part-1.parquet: found what cannot be read as Parquet"),
+        ("no Parquet", "part-1.parquet: found what cannot be read as Parquet"),
+        ("missing cell", "part-1.parquet, row 7, column 'x2': found nan"),
+        ("column", "part-1.parquet: found no column 'x2'"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(at_once, known, tmp_path, how, says):
+    folder = folder_of(known, tmp_path / "rows")
+    broken(folder, how)
+    with pytest.raises(FileError, match=says):
+        LPLLP(N_ANCHORS).fit(folder, bags="bag", proportions=known.totals, client=at_once)
+
+
+def test_a_worker_names_the_file_that_it_cannot_read(two_workers, known, tmp_path):
+    folder = folder_of(known, tmp_path / "rows")
+    file = broken(folder, "cut short")
+    with pytest.raises(FileError) as error:
+        LPLLP(N_ANCHORS).fit(folder, bags="bag", proportions=known.totals, client=two_workers)
+    assert str(error.value).startswith(f"{file}: found what cannot be read as Parquet: ")
+    assert "To mend: restore the file, or take it out of the folder." in str(error.value)
+
+
+# --- The parts: multipliers, labels and sums over partitions.
+
+
+def asking(f, groups):
+    respond = SimplexResponse(f, np.ones(len(f)))
+
+    def ask(lam):
+        answer = respond(groups.spread(lam))
+        return on_part.SpanSums(
+            groups.sum(answer.labels),
+            groups.sum(answer.value),
+            groups.sum(np.abs(answer.value)),
+            group_hessian(respond, answer, groups),
+        )
+
+    return ask
+
+
+@given(seed=st.integers(0, 10**5), c=st.integers(2, 5), width=st.sampled_from([0.0, 0.1, 1.0]))
+def test_spanning_bags_meet_their_totals_as_bags_of_one_machine_do(seed, c, width):
+    rng = np.random.default_rng(seed)
+    n, n_bags = 60, 4
+    codes = np.sort(np.concatenate([np.arange(n_bags), rng.integers(n_bags, size=n - n_bags)]))
+    groups = Groups(codes, n_bags)
+    f = rng.normal(size=(n, c)) * rng.choice([0.1, 1.0, 5.0])
+    mass = groups.sum(np.eye(c)[rng.integers(c, size=n)])
+    lower = np.maximum(mass - width * groups.sizes[:, None], 0.0)
+    upper = np.minimum(mass + width * groups.sizes[:, None], groups.sizes[:, None])
+    bags = SpanningBags(lower, upper, groups.sizes)
+    start = rng.normal(size=lower.shape) * rng.choice([0.0, 1.0])
+    lam = bags.met(asking(f, groups), start, 1e-12)
+    respond = SimplexResponse(f, np.ones(n))
+    found = respond(groups.spread(lam)).labels
+    expected, _ = meet_totals(respond, groups, lower, upper, reach=np.full(n_bags, 2.0))
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+    sums = groups.sum(found)
+    np.testing.assert_allclose(sums, np.clip(sums, lower, upper), atol=1e-9)
+
+
+def as_parts(codes, hashes, grains, where, n_parts):
+    """Return partitions as `decode` sees them, and which rows are in each, in its order."""
+    c = grains.shape[1]
+    n_bags = int(codes.max()) + 1
+    parts, scored, rows = [], [], []
+    for number in range(n_parts):
+        mine = np.flatnonzero(where == number)
+        mine = mine[np.lexsort([hashes[mine], codes[mine]])]
+        parts.append(
+            SimpleNamespace(
+                span_groups=Groups(codes[mine], n_bags),
+                span_rows=np.arange(len(mine)),
+                tied=SimpleNamespace(hashes=hashes[mine]),
+                design=SimpleNamespace(classes=np.arange(c)),
+            )
+        )
+        none = np.zeros(len(mine), dtype=np.intp)
+        scored.append(on_part.Scored(none, none.astype(bool), grains[mine]))
+        rows.append(mine)
+    return parts, scored, rows
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10**5),
+    c=st.integers(2, 4),
+    n_parts=st.integers(1, 12),
+    digits=st.sampled_from([1, 2, 9]),
+    lopsided=st.booleans(),
+)
+def test_labels_across_partitions_are_the_best_of_their_counts(seed, c, n_parts, digits, lopsided):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(20, 1500))
+    codes = np.sort(rng.integers(3, size=n))
+    codes -= codes.min()
+    codes = np.unique(codes, return_inverse=True)[1]
+    F = rng.dirichlet(np.full(c, 0.5), size=n).round(digits)
+    labels = rng.choice(c, size=n, p=[0.97, *[0.03 / (c - 1)] * (c - 1)] if lopsided else None)
+    quotas = np.zeros((codes.max() + 1, c), dtype=np.intp)
+    np.add.at(quotas, (codes, labels), 1)
+    hashes = rng.permutation(n).astype(np.uint64)
+    grains = np.rint(F / 1e-9).astype(np.int64)
+    where = rng.integers(n_parts, size=n)
+    parts, scored, rows = as_parts(codes, hashes, grains, where, n_parts)
+    found, _ = decode(Cluster(AtOnce()), parts, scored, quotas)
+    ours = np.empty(n, dtype=np.intp)
+    for mine, one in zip(rows, found, strict=True):
+        ours[mine] = one.value.labels
+
+    mass = quotas.astype(float)
+    bags = Bags(tuple(range(len(mass))), np.arange(c), codes, mass, mass, np.full(n, -1))
+    theirs = Quotas(bags, hashes.astype(np.intp))(F)
+    counts = np.zeros_like(quotas)
+    np.add.at(counts, (codes, ours), 1)
+    np.testing.assert_array_equal(counts, quotas)
+    every = np.arange(n)
+    ours_worth, theirs_worth = grains[every, ours].sum(), grains[every, theirs.labels].sum()
+    if c == 2:  # one machine looks at the second class alone, whose rounding is its own
+        assert ours_worth == pytest.approx(theirs_worth, abs=n)
+    else:
+        assert ours_worth == theirs_worth
+    if digits == 9:
+        assert not ((ours != theirs.labels) & ~theirs.tied).any()
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 64, 65, 130])
+def test_any_number_of_answers_is_added_up(n):
+    answers = [on_part.Tally(np.array([k, 1.0]), k) for k in range(n)]
+    cluster = Cluster(AtOnce())
+    total = cluster.total([cluster.send(one) for one in answers])
+    assert type(total) is on_part.Tally
+    np.testing.assert_array_equal(total.assigned, [n * (n - 1) / 2, n])
+    assert total.n_tied == n * (n - 1) // 2
+    samples = [on_part.Sample(1, np.array([k], np.uint64), np.array([[k]])) for k in range(n)]
+    lowest = cluster.total(samples[::-1], on_part.merged, 3)
+    assert lowest.n_rows == n
+    np.testing.assert_array_equal(lowest.X.ravel(), np.arange(min(n, 3)))
+    assert cluster.n_tasks >= n + 2
+
+
+# --- What travels, and what it needs.
+
+
+def longest(value):
+    """Return the most entries of any array in an answer."""
+    if isinstance(value, np.ndarray):
+        return len(value) if value.ndim else 0
+    return max(map(longest, value), default=0) if isinstance(value, tuple | list) else 0
+
+
+def test_no_answer_is_as_long_as_the_rows():
+    moved, seen = [], []
+    for n in (3000, 6000):
+        X, y = some_rows(n, 3)
+        bags = np.arange(n) % 2
+        client = AtOnce()
+        model = LPLLP(5).fit(
+            cut(X, 4), bags=bags, proportions=Totals.from_labels(y, bags), client=client
+        )
+        assert model.n_spanning_ == 2
+        moved.append((model.bytes_per_request_, model.bytes_per_question_))
+        seen.append(max(map(longest, client.back)))
+        assert model.bytes_per_request_ < 1000
+    assert moved[0] == moved[1]
+    assert max(seen) < 1500
+
+
+def workers_of(*limits):
+    info = {"workers": {str(k): {"memory_limit": limit} for k, limit in enumerate(limits)}}
+    return SimpleNamespace(scheduler_info=lambda n_workers=5: info)
+
+
+def test_too_little_memory_is_said_before_it_is_used(at_once, known):
+    need = int(1.3 * 1e6 * bytes_a_row(4, 5))
+    require_memory(workers_of(need), 10**6, 4, 5)
+    require_memory(workers_of(None, 0), 10**6, 4, 5)
+    require_memory(workers_of(need // 2 + 1, need), 10**6, 4, 5)
+    with pytest.raises(MemoryError, match=r"1,000,000 rows of 4 classes need .* on each of 2") as e:
+        require_memory(workers_of(need // 8, need), 10**6, 4, 5)
+    many = int(str(e.value).split("Use ")[1].split()[0])
+    require_memory(workers_of(*[need // 8] * many), 10**6, 4, 5)
+    with pytest.raises(MemoryError):
+        require_memory(workers_of(*[need // 8] * (many - 1)), 10**6, 4, 5)
+    small = AtOnce(memory_limit=1000)
+    with pytest.raises(MemoryError, match="the smallest has"):
+        fitted(known, small)
+
+
+# --- Labels in files.
+
+
+def test_labels_are_written_a_file_a_partition_in_order(at_once, known, tmp_path):
+    folder = folder_of(known, tmp_path / "rows")
+    model = LPLLP(N_ANCHORS, tol=TOL)
+    model.fit(
+        folder,
+        bags="bag",
+        features=["x0", "x1", "x2", "x3"],
+        proportions=known.totals,
+        client=at_once,
+    )
+    out = tmp_path / "new" / "labels"
+    files = model.to_parquet(out, keep=["row", "note"])
+    assert [file.name for file in files] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
+    assert sorted(out.iterdir()) == files
+    table = pa.concat_tables([pq.read_table(file) for file in files])
+    masses = [f"mass_{h}" for h in range(3)]
+    assert table.column_names == ["row", "note", "label", *masses, "confidence"]
+    np.testing.assert_array_equal(table["row"], np.arange(800))
+    np.testing.assert_array_equal(table["label"], known.single.transduction_)
+    soft = np.column_stack([table[f"mass_{h}"] for h in range(3)])
+    np.testing.assert_allclose(soft, known.single.label_distributions_, atol=1e-7)
+    np.testing.assert_array_equal(
+        table["confidence"], soft[np.arange(800), known.single.transduction_]
+    )
+
+    files[0].unlink()  # the first could be written, but the others are there
+    before = files_of(tmp_path)
+    with pytest.raises(OutputError, match=r"part-1.parquet is there already"):
+        model.to_parquet(out)
+    with pytest.raises(OutputError, match="is the folder that is read"):
+        model.to_parquet(folder, force=True)
+    with pytest.raises(FileError, match="no column 'who'"):
+        model.to_parquet(out, keep=["who"], force=True)
+    with pytest.raises(OutputError, match="cannot be made"):
+        model.to_parquet(files[1] / "below")
+    assert files_of(tmp_path) == before
+    model.to_parquet(out, force=True)
+    assert pq.read_table(files[0]).column_names[0] == "label"
+    model.close()
+
+
+def test_labels_of_arrays_are_written_too(at_once, known, tmp_path):
+    model = fitted(known, at_once, 4)
+    files = model.to_parquet(tmp_path / "labels")
+    assert [file.name for file in files] == [f"part-{k:05d}.parquet" for k in range(4)]
+    found = np.concatenate([pq.read_table(file)["label"].to_numpy() for file in files])
+    np.testing.assert_array_equal(found, known.single.transduction_)
+    with pytest.raises(OutputError, match="columns can be kept of Parquet files only"):
+        model.to_parquet(tmp_path / "other", keep=["row"])
+    assert not (tmp_path / "other").exists()
+
+
+def test_nothing_is_left_half_written(monkeypatch, at_once, known, tmp_path):
+    model = fitted(known, at_once, 2)
+
+    def fails(table, path):
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", fails)
+    with pytest.raises(OutputError, match=r"no space left on device\. Nothing was changed"):
+        model.to_parquet(tmp_path / "labels")
+    assert files_of(tmp_path) == {}
+
+
+# --- A cluster of our own, and the command.
+
+
+def test_a_cluster_of_our_own_ends_with_the_fit_that_fails(monkeypatch, known):
+    ended = []
+
+    class Own:
+        def close(self):
+            ended.append(True)
+
+    broke = AtOnce(memory_limit=1000)
+    monkeypatch.setattr(estimator, "client_for", lambda client: (broke, Own()))
+    with pytest.raises(MemoryError):
+        fitted(known, None)
+    assert ended == [True]
+    monkeypatch.setattr(estimator, "client_for", lambda client: (AtOnce(), Own()))
+    with fitted(known, None) as model:
+        assert ended == [True]
+        assert len(model.labels().compute()) == 800
+    assert ended == [True, True]
+
+
+def test_the_current_client_is_used(two_workers):
+    with two_workers.as_current():
+        assert cluster_module.client_for(None) == (two_workers, None)
+    given = object()
+    assert cluster_module.client_for(given) == (given, None)
+
+
+@pytest.fixture
+def small_folder(monkeypatch, tmp_path):
+    """Two files of rows in three bags, and their totals as a table."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    tv = np.arange(60) % 20 < np.repeat([15, 10, 8], 20)
+    days = np.array(["mon", "tue", "wed"])[np.arange(60) // 20]
+    columns = {"row": np.arange(60), "day": days, "x": 5.0 * tv + rng.normal(size=60)}
+    (tmp_path / "rows").mkdir()
+    for k in range(2):
+        table = pa.table({name: column[30 * k : 30 * k + 30] for name, column in columns.items()})
+        pq.write_table(table, tmp_path / "rows" / f"{k}.parquet")
+    write("totals.csv", "day,sleep,tv\nmon,5,15\ntue,10,10\nwed,12,8\n")
+    return tmp_path
+
+
+COMMAND = ("cluster", "rows", "--bags", "day", "--proportions", "totals.csv", "--features", "x")
+
+
+def test_the_command_labels_a_folder(small_folder):
+    result = done(*COMMAND, "--workers", 1, "--keep", "row", "--output", "labels")
+    table = pq.read_table("labels")
+    np.testing.assert_array_equal(table["row"], np.arange(60))
+    rows = pa.concat_tables(pq.read_table(f"rows/{k}.parquet") for k in range(2))
+    single = apportion.LPLLP(AnchorGraph()).fit(
+        rows["x"].to_numpy()[:, None],
+        bags=rows["day"].to_pylist(),
+        proportions=Totals.from_counts({"mon": [5, 15], "tue": [10, 10], "wed": [12, 8]}),
+    )
+    names = np.array(["sleep", "tv"])[single.transduction_]
+    assert table["label"].to_pylist() == names.tolist()
+    assert "a local cluster: 1 worker" in result.stderr
+    assert "60 rows, 2 partitions, 1 bag in several of them" in result.stderr
+    assert "written: labels, 2 files" in result.stderr
+    refused(*COMMAND, "--output", "labels", code=3, says="0.parquet is there already")
+
+
+def test_a_command_says_one_paragraph_of_a_broken_file(small_folder):
+    file = small_folder / "rows" / "1.parquet"
+    file.write_bytes(file.read_bytes()[:-50])
+    words = [sys.executable, "-m", "apportion", *COMMAND, "--workers", "1", "-o", "labels", "-q"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("apportion: rows/1.parquet: found what cannot be read")
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    assert not (small_folder / "labels").exists()
+
+
+def test_commands_that_cannot_work_are_refused(monkeypatch, small_folder):
+    out = ("--output", "labels")
+    refused(*COMMAND, *out, "--alpha", 1, code=2, says="--alpha must be above 0 and below 1")
+    refused(
+        *COMMAND, *out, "--scheduler", "tcp://h:1", "--workers", 2, code=2, says="--workers is for"
+    )
+    refused(*COMMAND, "--output", "rows/", "--force", code=3, says="is the folder that is read")
+    refused(*COMMAND, *out, "--keep", "who", says="no column 'who'")
+    refused(*COMMAND, *out, "--scheduler", "nonsense", says="the scheduler nonsense: found nobody")
+
+    class Impatient(distributed.Client):
+        def __init__(self, address, timeout):
+            super().__init__(address, timeout="0.5s")
+
+    monkeypatch.setattr(distributed, "Client", Impatient)
+    refused(
+        *COMMAND,
+        *out,
+        "--scheduler",
+        "tcp://127.0.0.1:9",
+        says=["the scheduler tcp://127.0.0.1:9: found nobody who answers", "dask scheduler"],
+    )
