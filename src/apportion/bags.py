@@ -84,15 +84,9 @@ class Bags:
         Bags count by their size and by how narrow their widest interval is; given labels in no
         bag count in full. Where nothing is known, all classes are equally likely.
         """
-        size = np.maximum(self.groups.sizes, 1.0)[:, None]
-        middle = 0.5 * (self.lower + self.upper) / size
-        middle /= np.maximum(middle.sum(axis=1, keepdims=True), 1e-300)
-        known = self.groups.sizes * (1.0 - ((self.upper - self.lower) / size).max(axis=1))
         loose = self.given[(self.given >= 0) & (self.codes < 0)]
-        mass = known @ middle + np.bincount(loose, minlength=self.n_classes)
-        if mass.sum() <= 0:
-            return np.full(self.n_classes, 1.0 / self.n_classes)
-        return mass / mass.sum()
+        labelled = np.bincount(loose, minlength=self.n_classes)
+        return overall_shares(self.lower, self.upper, self.groups.sizes, labelled)
 
     @cached_property
     def shares(self) -> FloatArray:
@@ -101,10 +95,7 @@ class Bags:
         This is `argmin_p ‖p - overall‖` over the shares that a bag's bounds allow.
         """
         sizes = self.open_groups.sizes
-        size = np.maximum(sizes, 1.0)[:, None]
-        low, high = self.open_lower / size, self.open_upper / size
-        one = np.where(sizes > 0, 1.0, low.sum(axis=1))
-        return nearest_totals(np.tile(self.overall, (len(sizes), 1)), low, high, one)
+        return shares_near(self.overall, self.open_lower, self.open_upper, sizes)
 
     def prior(self) -> FloatArray:
         """Return the soft labels F⁰ to start from: every row has its bag's shares.
@@ -170,6 +161,30 @@ class Bags:
             f"{allowed} of them",
             "correct the labels or the totals; rounded totals can be given as counts or intervals",
         )
+
+
+def overall_shares(
+    lower: FloatArray, upper: FloatArray, sizes: FloatArray, labelled: AnyArray | int = 0
+) -> FloatArray:
+    """Return the class shares of all rows, from bags' masses and counts of labels in no bag."""
+    size = np.maximum(sizes, 1.0)[:, None]
+    middle = 0.5 * (lower + upper) / size
+    middle /= np.maximum(middle.sum(axis=1, keepdims=True), 1e-300)
+    known = sizes * (1.0 - ((upper - lower) / size).max(axis=1))
+    mass = known @ middle + labelled
+    if mass.sum() <= 0:
+        return np.full(len(mass), 1.0 / len(mass))
+    return np.asarray(mass / mass.sum())
+
+
+def shares_near(
+    overall: FloatArray, lower: FloatArray, upper: FloatArray, sizes: FloatArray
+) -> FloatArray:
+    """Return the shares of each bag that its masses allow, nearest to the overall ones."""
+    size = np.maximum(sizes, 1.0)[:, None]
+    low, high = lower / size, upper / size
+    one = np.where(sizes > 0, 1.0, low.sum(axis=1))
+    return nearest_totals(np.tile(overall, (len(sizes), 1)), low, high, one)
 
 
 def match_bags(

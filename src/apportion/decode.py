@@ -12,7 +12,7 @@ from apportion.multipliers import GroupBlock, Groups, nearest_totals
 from apportion.threads import block_rows, in_threads
 from apportion.transport import transport
 
-_GRAIN = 1e-9
+GRAIN = 1e-9
 """Soft labels closer than this are tied: differences below it are rounding, not evidence."""
 
 
@@ -28,7 +28,7 @@ def threshold(F: FloatArray, bags: Bags | None = None) -> Decoding:
 
     For two classes this is the paper's sgn(f - 0.5). Bag counts are not kept.
     """
-    scores = _grains(F)
+    scores = grains(F)
     labels = np.argmax(scores, axis=1)
     best = np.take_along_axis(scores, labels[:, None], axis=1)
     tied = (scores == best).sum(axis=1) > 1
@@ -81,9 +81,9 @@ class Quotas:
         def decode(block: GroupBlock) -> None:
             rows, groups, span = block
             if F.shape[1] == 2:
-                found = _take_top(_grains(F[rows, 1]), groups, quotas[span, 1])
+                found = _take_top(grains(F[rows, 1]), groups, quotas[span, 1])
             else:
-                found = transport(_grains(F[rows]), groups, quotas[span], _GRAIN)
+                found = transport(grains(F[rows]), groups, quotas[span], GRAIN)
             labels[rows], tied[rows] = found
 
         in_threads(decode, self._blocks)
@@ -111,10 +111,10 @@ def round_to_counts(
            [0, 1, 2]])
     """
     least, most = _whole_bounds(sizes, lower, upper)
-    counts = np.clip(np.floor(masses + _GRAIN), least, most)
+    counts = np.clip(np.floor(masses + GRAIN), least, most)
     rows = np.arange(len(masses))
     while (missing := np.rint(sizes - counts.sum(axis=1))).any():
-        behind = np.rint((masses - counts) / _GRAIN)
+        behind = np.rint((masses - counts) / GRAIN)
         up = np.argmax(np.where(counts < most, behind, -np.inf), axis=1)
         down = np.argmin(np.where(counts > least, behind, np.inf), axis=1)
         counts[rows, np.where(missing > 0, up, down)] += np.sign(missing)
@@ -125,8 +125,8 @@ def _whole_bounds(
     sizes: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the whole numbers within the bounds; just outside where there are none."""
-    least, most = np.ceil(lower - _GRAIN), np.floor(upper + _GRAIN)
-    outside_least, outside_most = np.floor(lower + _GRAIN), np.ceil(upper - _GRAIN)
+    least, most = np.ceil(lower - GRAIN), np.floor(upper + GRAIN)
+    outside_least, outside_most = np.floor(lower + GRAIN), np.ceil(upper - GRAIN)
     none = least > most
     least, most = np.where(none, outside_least, least), np.where(none, outside_most, most)
     stuck = (least.sum(axis=1) > sizes) | (most.sum(axis=1) < sizes)
@@ -147,8 +147,9 @@ def bag_counts(F: FloatArray, bags: Bags) -> IntArray:
     return round_to_counts(masses, sizes, lower, upper)
 
 
-def _grains(F: FloatArray) -> IntArray:
-    return np.rint(F / _GRAIN).astype(np.int64)
+def grains(F: FloatArray) -> IntArray:
+    """Return scores in whole grains."""
+    return np.rint(F / GRAIN).astype(np.int64)
 
 
 def _take_top(scores: IntArray, groups: Groups, counts: IntArray) -> tuple[IntArray, BoolArray]:

@@ -13,8 +13,8 @@ from apportion.graph import Graph, smoothness_of
 from apportion.progress import tell
 from apportion.threads import blockwise
 
-_WEIGHT_OF_SOFT_LABELS = 0.1
-_MOST_ROUNDS = 50
+WEIGHT_OF_SOFT_LABELS = 0.1
+MOST_ROUNDS = 50
 _STARTS = 32
 _AVERAGINGS = 100
 _CLEARLY = 0.01
@@ -34,7 +34,7 @@ def refine(graph: Graph, decode: Quotas, F: FloatArray, labels: Decoding) -> Dec
     bags = decode.bags
     counts = bag_counts(F, bags)
     best, smoothness, changed = labels, -np.inf, labels
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(MOST_ROUNDS):
         heard = graph.hear_labels(changed.labels, bags.n_classes)
         risen = smoothness_of(changed.labels, heard)
         if risen <= smoothness + 1e-12:
@@ -45,7 +45,7 @@ def refine(graph: Graph, decode: Quotas, F: FloatArray, labels: Decoding) -> Dec
 
 
 def _with_soft_labels(heard: FloatArray, F: FloatArray) -> FloatArray:
-    return heard + _WEIGHT_OF_SOFT_LABELS * F
+    return heard + WEIGHT_OF_SOFT_LABELS * F
 
 
 def clearly_smoother(

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from apportion._typing import IntArray
+from apportion.decode import GRAIN
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.part import (
-    GRAIN,
     Candidates,
     cheapest,
     decided,
@@ -92,7 +92,6 @@ def _prices_of(sample: Candidates, quotas: IntArray) -> IntArray:
 
 def _moved(listed: Candidates, surplus: IntArray, n_parts: int) -> list[tuple[IntArray, IntArray]]:
     """Return which rows of each partition get another label, and which."""
-    c = surplus.shape[1]
     shares = np.zeros(listed.scores.shape, dtype=np.int64)
     shares[np.arange(len(shares)), listed.label] = 1
     counts = np.zeros(surplus.shape, dtype=np.int64)
@@ -100,7 +99,6 @@ def _moved(listed: Candidates, surplus: IntArray, n_parts: int) -> list[tuple[In
     ones = np.ones(len(shares), dtype=np.int64)
     kinds = _Kinds(listed.scores, listed.bag, ones, counts - surplus, GRAIN)
     after = np.argmax(_exchange(kinds, shares.copy()), axis=1)
-    assert c > 1, "a chain needs two classes"
     changed = after != listed.label
     found = []
     for number in range(n_parts):

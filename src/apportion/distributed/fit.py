@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from apportion._typing import FloatArray, IntArray
+from apportion.bags import overall_shares, shares_near
 from apportion.decode import round_to_counts
 from apportion.distributed import part as on_part
 from apportion.distributed.cluster import Cluster
@@ -19,11 +20,9 @@ from apportion.exceptions import FileError, SupervisionError
 from apportion.graph.anchor import anchors_of, rows_for_anchors
 from apportion.multipliers import nearest_totals
 from apportion.progress import tell
+from apportion.refine import MOST_ROUNDS, WEIGHT_OF_SOFT_LABELS
 from apportion.solve import Status
 from apportion.totals import Totals, masses_for
-
-_WEIGHT_OF_SOFT_LABELS = 0.1
-_MOST_ROUNDS = 50
 
 
 @dataclass
@@ -31,7 +30,6 @@ class Fitted:
     """What a fit leaves behind: futures of partitions, and what they add up to."""
 
     anchors: FloatArray
-    used: IntArray
     ids: tuple[Any, ...]
     sizes: FloatArray
     lower: FloatArray
@@ -142,7 +140,6 @@ def fit(
     keep = total.sizes > 0
     return Fitted(
         anchors=anchors[used],
-        used=used,
         ids=tuple(one for one, there in zip(totals.ids, keep, strict=True) if there),
         sizes=total.sizes[keep],
         lower=lower[keep],
@@ -168,20 +165,9 @@ def _sizes(counted: on_part.Census) -> tuple[FloatArray, int]:
 
 
 def _shares(lower: FloatArray, upper: FloatArray, sizes: FloatArray) -> FloatArray:
-    """Return the bags' shares to start from, and the overall ones for rows in no bag.
-
-    Exact ones as given, else nearest to the overall shares.
-    """
-    size = np.maximum(sizes, 1.0)[:, None]
-    middle = 0.5 * (lower + upper) / size
-    middle /= np.maximum(middle.sum(axis=1, keepdims=True), 1e-300)
-    known = sizes * (1.0 - ((upper - lower) / size).max(axis=1))
-    mass = known @ middle
-    c = lower.shape[1]
-    overall = mass / mass.sum() if mass.sum() > 0 else np.full(c, 1.0 / c)
-    one = np.where(sizes > 0, 1.0, (lower / size).sum(axis=1))
-    shares = nearest_totals(np.tile(overall, (len(sizes), 1)), lower / size, upper / size, one)
-    return np.vstack([shares, overall])
+    """Return the bags' shares to start from, and the overall ones for rows in no bag."""
+    overall = overall_shares(lower, upper, sizes)
+    return np.vstack([shares_near(overall, lower, upper, sizes), overall])
 
 
 def _counts(loop: Loop, F: list[Any], bags: SpanningBags) -> IntArray:
@@ -205,7 +191,7 @@ def _refined(
     """Return labels of the same counts that agree more with their neighbours: see `refine`."""
     tell("refining")
     best, smoothness, changed = labels, -np.inf, labels
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(MOST_ROUNDS):
         given = cluster.total(cluster.on_each(on_part.voices, parts, changed)).given
         voices = cluster.send(given / masses[:, None])
         heard = cluster.on_each(on_part.listened, parts, changed, shared=(voices,))
@@ -214,7 +200,7 @@ def _refined(
         if risen <= smoothness + 1e-12:
             break
         best, smoothness = changed, risen
-        shared = (_WEIGHT_OF_SOFT_LABELS,)
+        shared = (WEIGHT_OF_SOFT_LABELS,)
         scored = cluster.on_each(on_part.scored, parts, F, heard, shared=shared)
         changed, _ = decode(cluster, parts, scored, quotas)
     return best

@@ -16,14 +16,12 @@ from scipy import sparse
 
 from apportion._typing import AnyArray, FloatArray, IntArray, UIntArray
 from apportion.bags import Bags
-from apportion.decode import Decoding, Quotas, bag_counts
+from apportion.decode import Decoding, Quotas, bag_counts, grains
 from apportion.graph.anchor import AnchorGraph, _from_others, _sparse_rows, _without_own
 from apportion.graph.neighbours import FlatSearch
-from apportion.hashing import row_hashes, scramble
+from apportion.hashing import ranks_of, row_hashes
 from apportion.multipliers import Groups, SimplexResponse, group_hessian, onto_simplex
 from apportion.project import MassProjection
-
-GRAIN = 1e-9
 
 
 class Rows(NamedTuple):
@@ -163,11 +161,7 @@ class Part:
     @cached_property
     def ranks(self) -> IntArray:
         """The rows' places in the order of their hashes."""
-        positions = scramble(np.arange(self.n_rows, dtype=np.uint64))
-        order = np.lexsort([positions, self.tied.hashes])
-        ranks = np.empty(self.n_rows, dtype=np.intp)
-        ranks[order] = np.arange(self.n_rows)
-        return ranks
+        return ranks_of(self.tied.hashes)
 
     @cached_property
     def span_rows(self) -> IntArray:
@@ -372,7 +366,7 @@ def scored(part: Part, F: FloatArray, heard: FloatArray | None, weight: float) -
         labels, tied = part.quotas(scores, bag_counts(soft, part.bags))
     elif len(own):
         labels[own], tied[own] = part.quotas(scores[own], bag_counts(soft[own], part.bags))
-    return Scored(labels, tied, np.rint(scores[part.span_rows] / GRAIN).astype(np.int64))
+    return Scored(labels, tied, grains(scores[part.span_rows]))
 
 
 class Voices(NamedTuple):
