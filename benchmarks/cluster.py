@@ -139,10 +139,7 @@ def on_cluster(folder: Path, workers: int) -> None:
             f"{model.n_iter_} iterations, {model.n_requests_} requests, {model.n_tasks_} tasks; "
             f"{model.n_spanning_} bags in several files"
         )
-        print(
-            f"a step moves {model.bytes_per_request_:,} bytes to and from a partition, a question "
-            f"about multipliers {model.bytes_per_question_:,}"
-        )
+        print(f"a request moves {model.bytes_per_request_:,} bytes to and from a partition")
     print(seconds)
 
 

@@ -42,6 +42,10 @@ class SavedModelError(InputError):
     """A saved model that cannot be read, or a model that cannot be saved."""
 
 
+class ClusterError(InputError):
+    """A cluster that cannot do the work."""
+
+
 class OutputError(OSError):
     """A file that cannot be written; nothing was changed."""
 

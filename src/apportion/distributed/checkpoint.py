@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from apportion._typing import FloatArray
-from apportion.distributed.loop import Point, State
+from apportion.distributed.loop import State
+from apportion.distributed.part import Point
 from apportion.exceptions import FileError
 from apportion.files.write import replacing
 from apportion.totals import Totals

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from apportion.distributed.part import added
-from apportion.exceptions import InputError, counted
+from apportion.distributed.steps import added
+from apportion.exceptions import ClusterError, InputError, counted
 from apportion.memory import free_bytes
+from apportion.progress import tell
 from apportion.threads import n_threads
 
 _log = logging.getLogger("apportion")
@@ -38,14 +40,11 @@ class Cluster:
         return self.client.submit(_itself, value, pure=False, priority=10)
 
     def on_each(
-        self, work: Callable[..., Any], *aligned: Sequence[Any], shared: Any = ()
+        self, work: Callable[..., Any], partitions: Sequence[Any], *shared: Any
     ) -> list[Any]:
-        """Return the futures of `work(one of each, *shared)`, a partition each."""
-        self.n_tasks += len(aligned[0])
-        return [
-            self.client.submit(work, *one, *shared, pure=False)
-            for one in zip(*aligned, strict=True)
-        ]
+        """Return the futures of `work(partition, *shared)`."""
+        self.n_tasks += len(partitions)
+        return [self.client.submit(work, one, *shared, pure=False) for one in partitions]
 
     def on_each_read(
         self, work: Callable[..., Any], partitions: Sequence[Any], *shared: Any
@@ -58,16 +57,51 @@ class Cluster:
         return list(self.client.compute([lazily(one, *shared) for one in partitions]))
 
     def total(self, answers: Sequence[Any], join: Callable[..., Any] = added, *more: Any) -> Any:
-        """Return what partitions answered, joined in a tree."""
+        """Return what partitions answered, joined in a tree whose top is here.
+
+        Parameters
+        ----------
+        answers : sequence of futures
+            At least one.
+        join : callable
+            Joins a list of answers.
+        *more
+            What it takes beside them.
+        """
+        return join(self.gather(self.joined(answers, join, *more)), *more)
+
+    def joined(
+        self, answers: Sequence[Any], join: Callable[..., Any] = added, *more: Any
+    ) -> list[Any]:
+        """Return the futures of a few answers that many were joined to."""
         level = list(answers)
-        while True:
+        while len(level) > _BRANCHES:
             self.n_tasks += -(-len(level) // _BRANCHES)
             level = [
                 self.client.submit(join, level[i : i + _BRANCHES], *more, pure=False)
                 for i in range(0, len(level), _BRANCHES)
             ]
-            if len(level) == 1:
-                return level[0].result()
+        return level
+
+    def gather(self, futures: list[Any]) -> list[Any]:
+        """Return what futures hold."""
+        from distributed import KilledWorker
+
+        try:
+            return list(self.client.gather(futures))
+        except KilledWorker as error:
+            raise ClusterError(
+                "the cluster",
+                f"workers that died of one task, {error.task!r}, several times over",
+                "workers that live through a task; most often memory is what they lack",
+                "give the workers more memory, or cut the rows into more and smaller partitions",
+            ) from None
+
+    def watch(self, stage: str, futures: Sequence[Any]) -> None:
+        """Tell how many of some futures are done, until all are."""
+        while (done := sum(one.done() for one in futures)) < len(futures):
+            tell(stage, done / len(futures))
+            time.sleep(0.05)
 
 
 def client_for(client: Any) -> tuple[Any, ExitStack | None]:

@@ -1,97 +1,211 @@
-"""Labels that keep every bag's counts, also of bags that lie in several partitions.
+"""Where bags that lie in several partitions are cut into classes, found by asking all partitions.
 
-A partition decodes the bags that lie in it alone. Of the others, prices per bag and class first
-bring the counts near the quotas: they are found on a sample of rows. What is best at some prices is
-optimal for its own counts, and shortest chains of moves, which keep it optimal, correct the counts;
-the driver looks at no more rows of each pair of classes than have to be moved.
+Of two classes, a bag is cut at one row: the last that gets the second class, when rows are ordered
+by score, ties by hash. Its key is found digit by digit, from how many rows have each digit. Of
+more, prices per bag and class bring the counts near the quotas: what is best at some prices is
+optimal for its own counts. Shortest chains of moves, which keep it optimal, correct the counts; the
+driver looks at no more rows of each pair of classes than have to be moved.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from apportion._typing import IntArray
+from apportion._typing import BoolArray, FloatArray, IntArray, UIntArray
 from apportion.decode import GRAIN
 from apportion.distributed.cluster import Cluster
-from apportion.distributed.part import (
+from apportion.distributed.labels import (
+    HASH_BITS,
+    SCORE_BITS,
     Candidates,
+    Digit,
+    Levels,
+    Priced,
+    Prices,
+    binned,
     cheapest,
-    decided,
-    joined,
+    in_grains,
+    least,
+    lost,
     priced,
-    probe,
-    shortlists,
+    shortlisted,
 )
-from apportion.transport import _exchange, _Kinds, _prices
+from apportion.distributed.spanning import SpanningBags
+from apportion.distributed.steps import BagSums
+from apportion.transport import _exchange, _Kinds
 
-_SAMPLE = 512
+_MOST_CELLS = 2**15
+_LEAST_BITS, _MOST_BITS = 4, 11
+_FEW_ROWS = 2**12
+_WARMEST, _COLDEST = 0.25, 1e-8
 
 
-def decode(
-    cluster: Cluster, parts: list[Any], scored: list[Any], quotas: IntArray
-) -> tuple[list[Any], int]:
-    """Return the futures of the partitions' labels, and how many rows the driver looked at.
+class Cuts:
+    """Cuts that keep the counts of bags across partitions, one round after the other.
 
     Parameters
     ----------
     cluster : Cluster
         Where the partitions are.
-    parts, scored : lists of futures
-        The partitions, and what their rows are worth in each class.
+    parts : list of futures
+        Those that hold rows of such bags.
     quotas : ndarray of int, of shape (n_spanning, n_classes)
-        How many rows of each spanning bag get each class.
+        How many rows of each bag get each class.
+
+    Attributes
+    ----------
+    looked : int
+        How many rows the driver has looked at.
     """
-    n_spanning, c = quotas.shape
-    prices = np.zeros((n_spanning, c), dtype=np.int64)
-    moved = [(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))] * len(parts)
-    looked = 0
-    if n_spanning:
-        numbers = list(range(len(parts)))
-        most = cluster.send(np.full(n_spanning, -(-_SAMPLE // len(parts))))
-        sample = cluster.total(
-            cluster.on_each(probe, parts, scored, numbers, shared=(most,)), joined
-        )
-        prices = _prices_of(sample, quotas)
-        sent = cluster.send(prices)
-        counts = cluster.total(cluster.on_each(priced, parts, scored, shared=(sent,))).counts
-        surplus = np.rint(counts).astype(np.int64) - quotas
+
+    def __init__(self, cluster: Cluster, parts: list[Any], quotas: IntArray) -> None:
+        self._cluster, self._parts, self._quotas = cluster, parts, quotas
+        self._multipliers: FloatArray = np.zeros(quotas.shape)
+        self._temperature = _WARMEST
+        self.looked = 0
+
+    def __call__(self, *asked: Any) -> Levels | Prices:
+        """Return the next cut, after a point, rounds and voices, which are given as futures."""
+        n_bags, c = self._quotas.shape
+        if c == 2:
+            return self._levels(asked)
+        if not n_bags:
+            return Prices(np.zeros((0, c), dtype=np.int64))
+        return self._prices(asked)
+
+    def _levels(self, asked: tuple[Any, ...]) -> Levels:
+        """Return the keys of the last rows that get the second class."""
+        need = self._quotas[:, 1]
+        undecided: BoolArray = need > 0
+        # No row is before the least key, all are before the greatest.
+        unless = np.where(undecided, np.iinfo(np.uint64).max, np.uint64(0))
+        keys: list[UIntArray] = []
+        divided: list[BoolArray] = []
+        for bits in (SCORE_BITS, HASH_BITS, HASH_BITS):
+            key, need, there = self._selected(asked, keys, undecided, need, bits)
+            keys.append(np.where(undecided, key, unless))
+            undecided = undecided & (need < there)
+            divided.append(undecided)
+        return Levels((keys[0], keys[1], keys[2]), divided[0])
+
+    def _selected(
+        self,
+        asked: tuple[Any, ...],
+        known: list[UIntArray],
+        undecided: BoolArray,
+        need: IntArray,
+        n_bits: int,
+    ) -> tuple[UIntArray, IntArray, IntArray]:
+        """Return the next part of the key of each bag's `need`-th row.
+
+        With it come how many rows that share all that is known are needed, and how many there are.
+        """
+        prefix: UIntArray = np.zeros(len(need), dtype=np.uint64)
+        there = np.zeros_like(need)
+        every = np.arange(len(need))
+        shift = n_bits if undecided.any() else 0
+        while shift:
+            bits = min(self._bits, shift)
+            shift -= bits
+            digit = Digit((*known, prefix), undecided, shift, bits)
+            counts = self._total(binned, asked, digit).counts
+            up_to = np.cumsum(counts, axis=1)
+            value = np.argmax(up_to >= need[:, None], axis=1)
+            there = counts[every, value]
+            need = need - (up_to[every, value] - there)
+            prefix = (prefix << np.uint64(bits)) | value.astype(np.uint64)
+        return prefix, need, there
+
+    @property
+    def _bits(self) -> int:
+        """How many bits to ask about at a time: more, the fewer bags there are."""
+        most = (_MOST_CELLS // max(len(self._quotas), 1)).bit_length() - 1
+        return min(max(most, _LEAST_BITS), _MOST_BITS)
+
+    def _prices(self, asked: tuple[Any, ...]) -> Prices:
+        """Return prices that fill the quotas, nearly, and the rows to move."""
+        prices, surplus = self._near(asked)
         moves = np.maximum(surplus, 0).sum(axis=1)
+        cut = Prices(prices)
+        cluster = self._cluster
         if moves.any():
-            most = cluster.send(np.where(moves > 0, moves + 1, 0))
-            lists = cluster.on_each(shortlists, parts, scored, numbers, shared=(sent, most))
-            listed = cluster.total(lists, cheapest, most)
-            looked = len(listed.bag)
-            moved = _moved(listed, surplus, len(parts))
-    else:
-        sent = cluster.send(prices)
-    places, labels = zip(*moved, strict=True)
-    found = [
-        cluster.client.submit(decided, part, one, sent, place, label, pure=False)
-        for part, one, place, label in zip(parts, scored, places, labels, strict=True)
-    ]
-    return found, looked
+            sent, most = cluster.send(prices), cluster.send(np.where(moves > 0, moves + 1, 0))
+            lists = cluster.on_each(shortlisted, self._parts, *asked, sent, most)
+            listed: Candidates = cluster.total(lists, cheapest, np.where(moves > 0, moves + 1, 0))
+            self.looked += len(listed.bag)
+            cut = cut._replace(moved=_moved(listed, surplus))
+        losses = cluster.on_each(lost, self._parts, *asked, cluster.send(cut))
+        return cut._replace(losses=cluster.total(losses, least).least)
+
+    def _near(self, asked: tuple[Any, ...]) -> tuple[IntArray, IntArray]:
+        """Return prices whose counts are near the quotas, and what the counts are above them.
+
+        A softmax of falling temperature stands in for the best class, as in `transport`; here every
+        Newton step asks all partitions. The prices of the round before are tried first.
+        """
+        quotas = self._quotas
+        totals = np.clip(quotas, 1e-3, None).astype(np.float64)
+        sizes = quotas.sum(axis=1).astype(np.float64)
+        totals *= (sizes / totals.sum(axis=1))[:, None]
+        bags = SpanningBags(totals, totals, sizes)
+        best = _Best(quotas)
+
+        def ask(trial: FloatArray, temperature: float) -> BagSums:
+            answer: Priced = self._total(priced, asked, (trial, temperature))
+            best.hear(in_grains(trial * temperature), answer.counts)
+            return answer.soft
+
+        multipliers, temperature = self._multipliers, self._temperature
+        if multipliers.any():
+            ask(multipliers, temperature)
+        if not best.near:
+            multipliers, temperature = np.zeros(quotas.shape), 4.0 * _WARMEST
+        while not best.near and temperature > _COLDEST:
+            temperature /= 4.0
+            multipliers = bags.met(
+                partial(ask, temperature=temperature), 4.0 * multipliers, 1e-4, 8, 1e3
+            )
+        self._multipliers, self._temperature = multipliers, temperature
+        return best.prices, best.surplus
+
+    def _total(self, work: Callable[..., Any], asked: tuple[Any, ...], question: Any) -> Any:
+        sent = self._cluster.send(question)
+        return self._cluster.total(self._cluster.on_each(work, self._parts, *asked, sent))
 
 
-def _prices_of(sample: Candidates, quotas: IntArray) -> IntArray:
-    """Return prices, in grains, at which the sampled rows' best classes fill the quotas, nearly."""
-    order = np.lexsort([sample.hash, sample.bag])
-    codes = sample.bag[order]
-    sizes = np.bincount(codes, minlength=len(quotas))
-    share = sizes / np.maximum(quotas.sum(axis=1), 1)
-    kinds = _Kinds(
-        sample.scores[order],
-        codes,
-        np.ones(len(codes), dtype=np.int64),
-        np.maximum(np.rint(quotas * share[:, None]), 0).astype(np.int64),
-        GRAIN,
-    )
-    return np.rint(_prices(kinds) / GRAIN).astype(np.int64)
+class _Best:
+    """The prices of each bag at which the counts were nearest to the quotas."""
+
+    def __init__(self, quotas: IntArray) -> None:
+        self._quotas = quotas
+        self.prices = np.zeros(quotas.shape, dtype=np.int64)
+        self.surplus = np.zeros(quotas.shape, dtype=np.int64)
+        self._off = np.full(len(quotas), np.iinfo(np.int64).max)
+
+    def hear(self, prices: IntArray, counts: FloatArray) -> None:
+        """Keep what is better than what was heard before."""
+        surplus = np.rint(counts).astype(np.int64) - self._quotas
+        off = np.abs(surplus).sum(axis=1)
+        better = off < self._off
+        self.prices[better], self.surplus[better] = prices[better], surplus[better]
+        self._off[better] = off[better]
+
+    @property
+    def near(self) -> bool:
+        """Whether only few rows would have to be looked at."""
+        c = self._quotas.shape[1]
+        if (self._off <= 2 * c).all():
+            return True
+        moves = self._off[self._off > 0].astype(np.float64) / 2
+        return bool(c * (c - 1) * (moves + 1).sum() <= _FEW_ROWS)
 
 
-def _moved(listed: Candidates, surplus: IntArray, n_parts: int) -> list[tuple[IntArray, IntArray]]:
-    """Return which rows of each partition get another label, and which."""
+def _moved(listed: Candidates, surplus: IntArray) -> Candidates:
+    """Return the rows that get another label, with that label."""
     shares = np.zeros(listed.scores.shape, dtype=np.int64)
     shares[np.arange(len(shares)), listed.label] = 1
     counts = np.zeros(surplus.shape, dtype=np.int64)
@@ -100,8 +214,4 @@ def _moved(listed: Candidates, surplus: IntArray, n_parts: int) -> list[tuple[In
     kinds = _Kinds(listed.scores, listed.bag, ones, counts - surplus, GRAIN)
     after = np.argmax(_exchange(kinds, shares.copy()), axis=1)
     changed = after != listed.label
-    found = []
-    for number in range(n_parts):
-        mine = changed & (listed.partition == number)
-        found.append((listed.place[mine], after[mine]))
-    return found
+    return Candidates(*(field[changed] for field in listed._replace(label=after)))

@@ -14,13 +14,18 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from apportion._typing import AnyArray, FloatArray
 from apportion.bag_report import BagReport
 from apportion.distributed.checkpoint import Checkpoint, read_checkpoint, run_of
 from apportion.distributed.cluster import Cluster, client_for
 from apportion.distributed.fit import Fitted, fit, learn_anchors
 from apportion.distributed.memory import require_memory
-from apportion.distributed.output import folder_made, refuse_output, write_part
+from apportion.distributed.output import (
+    folder_made,
+    named_labels,
+    refuse_output,
+    soft_labels,
+    write_part,
+)
 from apportion.distributed.partitions import Partitions, partitions_of
 from apportion.exceptions import users_level
 from apportion.graph import AnchorGraph
@@ -72,9 +77,8 @@ class LPLLP(BaseEstimator):
         Bags that lie in several partitions.
     n_requests_ : int
         How often all partitions were asked in the loop.
-    bytes_per_request_, bytes_per_question_ : int
-        What one step of the loop, and one question about the multipliers of bags that lie in
-        several partitions, send to a partition and bring back.
+    bytes_per_request_ : int
+        What a request sends to a partition and brings back.
 
     Examples
     --------
@@ -210,7 +214,6 @@ class LPLLP(BaseEstimator):
         self.n_spanning_ = found.n_spanning
         self.n_requests_ = sum(found.state.history)
         self.bytes_per_request_ = found.bytes_per_request
-        self.bytes_per_question_ = found.bytes_per_question
         self.n_tasks_ = cluster.n_tasks
         self.bag_report_ = BagReport(
             ids=found.ids,
@@ -222,7 +225,8 @@ class LPLLP(BaseEstimator):
             decode="quota",
             tied={"quota": found.n_tied},
         )
-        self._found, self._source, self._cluster = found, source, cluster
+        self._found: Fitted | None = found
+        self._source, self._cluster = source, cluster
         if found.status is not Status.CONVERGED:
             warnings.warn(
                 f"LP-LLP {found.status.value} (after {self.n_iter_} iterations).",
@@ -232,11 +236,14 @@ class LPLLP(BaseEstimator):
 
     def labels(self) -> Any:
         """Return the labels as a Dask array, a chunk a partition, in the order of the rows."""
-        return self._lazily(self._found.labels, _named, (), self.classes_.dtype)
+        found = self._fitted()
+        return self._lazily(
+            named_labels, found.point, found.rounds, self.classes_, dtype=self.classes_.dtype
+        )
 
     def label_distributions(self) -> Any:
         """Return the soft labels as a Dask array, a chunk a partition."""
-        return self._lazily(self._found.soft, _soft, (len(self.classes_),), np.dtype(float))
+        return self._lazily(soft_labels, self._fitted().point, columns=len(self.classes_))
 
     def to_parquet(
         self, folder: str | PathLike[str], *, keep: Sequence[str] = (), force: bool = False
@@ -257,7 +264,7 @@ class LPLLP(BaseEstimator):
         list of Path
             The files, in the order of the partitions.
         """
-        check_is_fitted(self, "classes_")
+        found = self._fitted()
         names = [file.name for file in self._source.files or ()] or [
             f"part-{k:05d}.parquet" for k in range(len(self._source.rows))
         ]
@@ -265,21 +272,19 @@ class LPLLP(BaseEstimator):
         refuse_output(Path(folder), names, read, keep, force)
         files = [str(folder_made(Path(folder)) / name) for name in names]
         sources = [None] * len(files) if read is None else [str(one) for one in read]
-        cluster, found = self._cluster, self._found
-        written = cluster.on_each(
-            write_part,
-            found.parts,
-            found.soft,
-            found.labels,
-            files,
-            sources,
-            shared=(self.classes_.tolist(), tuple(keep), force),
-        )
-        return [Path(one) for one in cluster.client.gather(written)]
+        told = found.point, found.rounds
+        classes, kept = self.classes_.tolist(), tuple(keep)
+        written = [
+            self._cluster.client.submit(
+                write_part, part, *told, *where, classes, kept, force, pure=False
+            )
+            for part, *where in zip(found.parts, files, sources, strict=True)
+        ]
+        return [Path(one) for one in self._cluster.gather(written)]
 
     def close(self) -> None:
         """Let go of the partitions, and end the local cluster that `fit` may have started."""
-        self._found = self._cluster = None  # type: ignore[assignment]
+        self._found = None
         if self._own is not None:
             self._own.close()
             self._own = None
@@ -290,23 +295,24 @@ class LPLLP(BaseEstimator):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _lazily(self, futures: list[Any], work: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    def _fitted(self) -> Fitted:
+        check_is_fitted(self, "classes_")
+        if self._found is None:
+            raise ValueError("The fit was closed: its partitions are gone. Fit anew.")
+        return self._found
+
+    def _lazily(
+        self, work: Any, *told: Any, columns: int | None = None, dtype: Any = np.float64
+    ) -> Any:
         import dask.array as da
         from dask import delayed
 
-        check_is_fitted(self, "classes_")
-        named = delayed(work, pure=False)
+        found = self._fitted()
+        lazily = delayed(work, pure=False)
+        wide = () if columns is None else (columns,)
         return da.concatenate(
             [
-                da.from_delayed(named(one, self.classes_), (n, *shape), dtype)
-                for one, n in zip(futures, self._found.lengths, strict=True)
+                da.from_delayed(lazily(part, *told), (n, *wide), dtype)
+                for part, n in zip(found.parts, found.lengths, strict=True)
             ]
         )
-
-
-def _named(said: Any, classes: AnyArray) -> AnyArray:
-    return np.asarray(classes[said.labels])
-
-
-def _soft(columns: FloatArray, classes: AnyArray) -> FloatArray:
-    return np.hstack([1.0 - columns, columns]) if len(classes) == 2 else columns

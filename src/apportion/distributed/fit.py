@@ -11,23 +11,40 @@ import numpy as np
 from apportion._typing import FloatArray, IntArray
 from apportion.bags import overall_shares, shares_near
 from apportion.decode import round_to_counts
-from apportion.distributed import part as on_part
 from apportion.distributed.cluster import Cluster
-from apportion.distributed.decode import decode
+from apportion.distributed.decode import Cuts
+from apportion.distributed.labels import Round, Tally, agreed, massed, tallied, voiced
 from apportion.distributed.loop import Loop, State
+from apportion.distributed.part import Design, Part
+from apportion.distributed.sample import Sample, lowest, merged
 from apportion.distributed.spanning import SpanningBags
+from apportion.distributed.ties import Census, census, tie
 from apportion.exceptions import FileError, SupervisionError
 from apportion.graph.anchor import anchors_of, rows_for_anchors
 from apportion.multipliers import nearest_totals
 from apportion.progress import tell
-from apportion.refine import MOST_ROUNDS, WEIGHT_OF_SOFT_LABELS
+from apportion.refine import MOST_ROUNDS
 from apportion.solve import Status
 from apportion.totals import Totals, masses_for
 
 
 @dataclass
 class Fitted:
-    """What a fit leaves behind: futures of partitions, and what they add up to."""
+    """What a fit leaves behind: partitions, what their labels follow from, what they add up to.
+
+    Attributes
+    ----------
+    parts : list of futures
+        The partitions.
+    point : future
+        What soft labels follow from.
+    rounds : list of futures
+        What labels follow from.
+    lengths : list of int
+        The rows of each partition.
+    looked : int
+        Rows that the driver looked at to cut bags across partitions.
+    """
 
     anchors: FloatArray
     ids: tuple[Any, ...]
@@ -37,8 +54,8 @@ class Fitted:
     state: State
     status: Status
     parts: list[Any]
-    soft: list[Any]
-    labels: list[Any]
+    point: Any
+    rounds: list[Any]
     assigned: IntArray
     n_tied: int
     n_spanning: int
@@ -46,7 +63,6 @@ class Fitted:
     n_rows: int
     lengths: list[int]
     bytes_per_request: int
-    bytes_per_question: int
 
 
 def learn_anchors(
@@ -58,8 +74,9 @@ def learn_anchors(
     """
     tell("choosing anchors")
     most = rows_for_anchors(most_anchors)
-    samples = cluster.on_each_read(on_part.lowest, partitions, most)
-    sample: on_part.Sample = cluster.total(samples, on_part.merged, most)
+    samples = cluster.on_each_read(lowest, partitions, most)
+    cluster.watch("choosing anchors", samples)
+    sample: Sample = cluster.total(samples, merged, most)
     if not sample.n_rows:
         raise SupervisionError("`X`", "no rows", "at least one", "check where they are read from")
     number = wanted(sample.n_rows)
@@ -84,84 +101,82 @@ def fit(
     tell("tying rows")
     K = len(totals.ids)
     sent = cluster.send(anchors)
-    tied = cluster.on_each_read(on_part.tie, partitions, sent, n_nearest)
-    counted = cluster.on_each(on_part.census, tied, shared=(K, len(anchors)))
-    told = cluster.client.gather(cluster.on_each(_sizes, counted))
-    sizes_of_parts, lengths = np.stack([one for one, _ in told]), [n for _, n in told]
-    total: on_part.Census = cluster.total(counted)
+    tied = cluster.on_each_read(tie, partitions, sent, n_nearest)
+    counted = cluster.on_each(census, tied, K, len(anchors))
+    cluster.watch("tying rows", counted)
+    total: Census = cluster.total(counted)
     del counted
     used = np.flatnonzero(total.anchor_rows > 0)
     place = np.zeros(len(anchors), dtype=np.intp)
     place[used] = np.arange(len(used))
     masses, shared = total.masses[used], total.shared[np.ix_(used, used)]
 
-    some = np.flatnonzero(total.sizes > 0)
-    if not some.size:
+    there = total.sizes > 0
+    if not there.any():
         raise SupervisionError(
             "`bags`",
             "no row that is in a bag, all ids being missing",
             "at least one bag with rows",
             "check the column of bag ids",
         )
+    some = np.flatnonzero(there)
     lower, upper = np.zeros((K, len(totals.classes))), np.zeros((K, len(totals.classes)))
     lower[some], upper[some] = masses_for(totals, some, total.sizes[some])
-    several = (sizes_of_parts > 0).sum(axis=0) > 1
+    several = total.partitions > 1
     spanning = np.full(K, -1)
     spanning[several] = np.arange(int(several.sum()))
-    design = on_part.Design(masses, place, totals.classes, lower, upper, spanning)
-    parts = cluster.on_each(on_part.ready, tied, shared=(cluster.send(design),))
+    shares = _shares(lower, upper, total.sizes)
+    design = cluster.send(Design(masses, place, totals.classes, lower, upper, shares, spanning))
+    parts = [
+        cluster.client.submit(Part, one, design, number, pure=False)
+        for number, one in enumerate(tied)
+    ]
+    del tied
+    lengths, across = zip(*cluster.gather(cluster.on_each(_extent, parts)), strict=True)
     bags = SpanningBags(lower[several], upper[several], total.sizes[several])
 
     tell("propagating", 0.0)
-    loop = Loop(cluster, parts, bags, shared, masses, alpha, len(totals.classes))
-    shares = _shares(lower, upper, total.sizes)
-    if resume is None:
-        state, F = loop.start(shares)
-        F_before = F
-    else:
-        if not loop.goes_on(resume):
-            raise FileError(
-                "the checkpoint",
-                "the sums of other rows",
-                "the checkpoint of a run of these rows",
-                "delete it to begin anew, or name another file",
-            )
-        state = resume
-        F, F_before = loop.soft(state.point, shares), loop.soft(state.point_before, shares)
-    state, F, status = loop.run(state, F, F_before, tol, max_iter, passed)
+    loop = Loop(cluster, parts, across, bags, shared, masses, alpha, len(totals.classes))
+    if resume is not None and not loop.goes_on(resume):
+        raise FileError(
+            "the checkpoint",
+            "the sums of other rows",
+            "the checkpoint of a run of these rows",
+            "delete it to begin anew, or name another file",
+        )
+    state, status = loop.run(resume or loop.start(), tol, max_iter, passed)
 
     tell("decoding")
-    quotas = _counts(loop, F, bags)
-    scored = cluster.on_each(on_part.scored, parts, F, shared=(None, 0.0))
-    labels, looked = decode(cluster, parts, scored, quotas)
+    point = cluster.send(state.point)
+    cuts = Cuts(cluster, loop.holders, _counts(loop, point))
+    rounds = [cluster.send(Round(None, cuts(point, [], None)))]
     if refine:
-        labels = _refined(cluster, parts, F, labels, masses, total.n_rows, quotas)
-    tally: on_part.Tally = cluster.total(cluster.on_each(on_part.tally, parts, labels))
-    keep = total.sizes > 0
+        rounds = _refined(cluster, parts, point, rounds, masses, total.n_rows, cuts)
+    tally: Tally = cluster.total(cluster.on_each(tallied, parts, point, rounds))
     return Fitted(
         anchors=anchors[used],
-        ids=tuple(one for one, there in zip(totals.ids, keep, strict=True) if there),
-        sizes=total.sizes[keep],
-        lower=lower[keep],
-        upper=upper[keep],
+        ids=tuple(one for one, has_rows in zip(totals.ids, there, strict=True) if has_rows),
+        sizes=total.sizes[there],
+        lower=lower[there],
+        upper=upper[there],
         state=state,
         status=status,
         parts=parts,
-        soft=F,
-        labels=labels,
-        assigned=np.rint(tally.assigned[keep]).astype(np.intp),
+        point=point,
+        rounds=rounds,
+        assigned=tally.assigned[there],
         n_tied=tally.n_tied,
         n_spanning=int(several.sum()),
-        looked=looked,
+        looked=cuts.looked,
         n_rows=total.n_rows,
-        lengths=lengths,
+        lengths=list(lengths),
         bytes_per_request=loop.bytes_per_request,
-        bytes_per_question=loop.bytes_per_question,
     )
 
 
-def _sizes(counted: on_part.Census) -> tuple[FloatArray, int]:
-    return counted.sizes, counted.n_rows
+def _extent(part: Part) -> tuple[int, bool]:
+    """Return the rows of a partition, and whether some are of bags that lie in several."""
+    return part.n_rows, part.across.start < part.n_rows
 
 
 def _shares(lower: FloatArray, upper: FloatArray, sizes: FloatArray) -> FloatArray:
@@ -170,11 +185,12 @@ def _shares(lower: FloatArray, upper: FloatArray, sizes: FloatArray) -> FloatArr
     return np.vstack([shares_near(overall, lower, upper, sizes), overall])
 
 
-def _counts(loop: Loop, F: list[Any], bags: SpanningBags) -> IntArray:
-    """Return how many rows of each spanning bag get each class."""
+def _counts(loop: Loop, point: Any) -> IntArray:
+    """Return how many rows of each bag across partitions get each class."""
+    bags = loop.bags
     if not len(bags.sizes):
         return np.zeros(bags.lower.shape, dtype=np.intp)
-    sums = loop.cluster.total(loop.cluster.on_each(on_part.span_sums, loop.parts, F)).counts
+    sums = loop.cluster.total(loop.cluster.on_each(massed, loop.holders, point)).masses
     masses = nearest_totals(sums, bags.lower, bags.upper, bags.sizes)
     return round_to_counts(masses, bags.sizes, bags.lower, bags.upper)
 
@@ -182,25 +198,23 @@ def _counts(loop: Loop, F: list[Any], bags: SpanningBags) -> IntArray:
 def _refined(
     cluster: Cluster,
     parts: list[Any],
-    F: list[Any],
-    labels: list[Any],
+    point: Any,
+    rounds: list[Any],
     masses: FloatArray,
     n_rows: int,
-    quotas: IntArray,
+    cuts: Cuts,
 ) -> list[Any]:
-    """Return labels of the same counts that agree more with their neighbours: see `refine`."""
+    """Return rounds to labels of the same counts that agree more with neighbours: see `refine`."""
     tell("refining")
-    best, smoothness, changed = labels, -np.inf, labels
+    smoothness = -np.inf
     for _ in range(MOST_ROUNDS):
-        given = cluster.total(cluster.on_each(on_part.voices, parts, changed)).given
-        voices = cluster.send(given / masses[:, None])
-        heard = cluster.on_each(on_part.listened, parts, changed, shared=(voices,))
-        own = cluster.total(cluster.on_each(on_part.agreement, heard, changed)).own
+        given = cluster.total(cluster.on_each(voiced, parts, point, rounds)).given
+        voices = given / masses[:, None]
+        sent = cluster.send(voices)
+        own = cluster.total(cluster.on_each(agreed, parts, point, rounds, sent)).own
         risen = own / max(n_rows, 1)
         if risen <= smoothness + 1e-12:
-            break
-        best, smoothness = changed, risen
-        shared = (WEIGHT_OF_SOFT_LABELS,)
-        scored = cluster.on_each(on_part.scored, parts, F, heard, shared=shared)
-        changed, _ = decode(cluster, parts, scored, quotas)
-    return best
+            return rounds[:-1]
+        smoothness = risen
+        rounds = [*rounds, cluster.send(Round(voices, cuts(point, rounds, sent)))]
+    return rounds[:-1]

@@ -9,40 +9,24 @@ sums, and nothing else. The iterates are those of `descend_with_momentum`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import linalg
 
 from apportion._typing import FloatArray
 from apportion.distributed.cluster import Cluster
-from apportion.distributed.part import (
-    SpanSums,
-    Sums,
-    answered,
-    began,
-    began_whole,
-    closed,
-    descended,
-    descended_whole,
-    measured,
-)
+from apportion.distributed.part import Point
 from apportion.distributed.spanning import SpanningBags
+from apportion.distributed.steps import BagSums, Sums, added, answered
 from apportion.progress import tell
 from apportion.solve import Status
 
 _TIGHT, _LOOSE, _SHARE = 1e-12, 1e-6, 1e-3
-"""How far spanning bags may be off their masses, relative to their size: a share of the square of
-the last step, within bounds."""
-
-
-class Point(NamedTuple):
-    """What soft labels follow from: B, empty at the start, and the spanning bags' multipliers."""
-
-    B: FloatArray
-    multipliers: FloatArray
+"""How far bags across partitions may be off their masses, relative to their size: a share of the
+square of the last step, within bounds."""
 
 
 @dataclass
@@ -83,37 +67,55 @@ class State:
 
 
 class Loop:
-    """The accelerated descent on partitions."""
+    """The accelerated descent on partitions.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where the partitions are.
+    parts : list of futures
+        The partitions.
+    across : sequence of bool
+        Which of them hold rows of bags that lie in several.
+    bags : SpanningBags
+        These bags.
+    shared, masses : ndarray
+        ZᵀZ and Λ.
+    alpha : float
+        How far labels travel.
+    n_classes : int
+        The number of classes.
+    """
 
     def __init__(
         self,
         cluster: Cluster,
         parts: list[Any],
+        across: Sequence[bool],
         bags: SpanningBags,
-        system: FloatArray,
+        shared: FloatArray,
         masses: FloatArray,
         alpha: float,
         n_classes: int,
     ) -> None:
-        self.cluster, self.parts, self.bags = cluster, parts, bags
+        self.cluster, self.bags = cluster, bags
+        self.holders = [part for part, holds in zip(parts, across, strict=True) if holds]
+        self.others = [part for part, holds in zip(parts, across, strict=True) if not holds]
         self.alpha, self.masses = alpha, masses
         self.weight = 2.0 if n_classes == 2 else 1.0
         self._factor = linalg.cho_factor(
-            np.diag(masses) - alpha * system, lower=True, check_finite=False
+            np.diag(masses) - alpha * shared, lower=True, check_finite=False
         )
         self.asked = 0
         self.bytes_per_request = 0
-        self.bytes_per_question = 0
 
-    def start(self, shares: FloatArray) -> tuple[State, list[Any]]:
-        """Return the state at the soft labels nearest to the bags' shares, and these."""
-        lam, F = self._moved(None, shares, np.zeros(self.bags.lower.shape))
-        nowhere = [None] * len(self.parts)
-        sums = self._measured(F, nowhere, nowhere, 0.0)
+    def start(self) -> State:
+        """Return the state at the soft labels nearest to the bags' shares."""
+        nowhere = np.zeros((0, 0))
+        point, _, sums = self._moved(nowhere, np.zeros(self.bags.lower.shape), _TIGHT)
         size = math.sqrt(max(self._square(sums), 1e-300))
-        point = Point(np.zeros((0, 0)), lam)
         A, energy = sums.anchors, self._energy(sums)
-        return State(A, A, point, point, [energy], 1.0, 0.0, size, size, self.masses), F
+        return State(A, A, point, point, [energy], 1.0, 0.0, size, size, self.masses)
 
     def goes_on(self, state: State) -> bool:
         """Return whether a state is one of these rows and bags."""
@@ -121,39 +123,31 @@ class Loop:
         same = same and np.allclose(state.masses, self.masses, rtol=1e-6)
         return bool(same and state.point.multipliers.shape == self.bags.lower.shape)
 
-    def soft(self, point: Point, shares: FloatArray) -> list[Any]:
-        """Return the partitions' soft labels at a point that was passed before."""
-        return self._moved(point.B if point.B.size else None, shares, point.multipliers)[1]
-
     def run(
-        self,
-        state: State,
-        F: list[Any],
-        F_before: list[Any],
-        tol: float,
-        max_iter: int,
-        passed: Callable[[State], None],
-    ) -> tuple[State, list[Any], Status]:
-        """Return the state and the soft labels where the descent ends."""
+        self, state: State, tol: float, max_iter: int, passed: Callable[[State], None]
+    ) -> tuple[State, Status]:
+        """Return the state where the descent ends."""
         rounding = 1e-12 * state.size**2
         enough = tol * state.size
         if state.leap <= enough:
-            return state, F, Status.CONVERGED
+            return state, Status.CONVERGED
+        here, before = self.cluster.send(state.point), self.cluster.send(state.point_before)
         while len(state.energies) <= max_iter:
             Y = state.here + state.momentum * (state.here - state.before)
             B = (1.0 - self.alpha) * linalg.cho_solve(self._factor, Y, check_finite=False)
             asked = self.asked
             tolerance = min(max(_SHARE * (state.leap / state.size) ** 2, _TIGHT), _LOOSE)
-            lam, moved = self._moved(B, None, state.point.multipliers, tolerance)
-            sums = self._measured(moved, F, F_before, state.momentum)
-            self.bytes_per_request = B.nbytes + sum(np.asarray(one).nbytes for one in sums)
+            lam = state.point.multipliers
+            lam = lam + state.momentum * (lam - state.point_before.multipliers)
+            point, sent, sums = self._moved(B, lam, tolerance, here, before, state.momentum)
             state.history.append(self.asked - asked)
             energy = self._energy(sums)
             # What bags are off their masses may lower the energy, by no more than this.
-            slack = 4.0 * tolerance * float(self.bags.sizes @ np.abs(lam).max(axis=1, initial=0.0))
+            largest = np.abs(point.multipliers).max(axis=1, initial=0.0)
+            slack = 4.0 * tolerance * float(self.bags.sizes @ largest)
             if energy > state.energies[-1] + rounding + slack:
                 if state.momentum == 0.0:
-                    return state, F, self._settled(state, enough)
+                    return state, self._settled(state, enough)
                 state.energies.append(state.energies[-1])
                 state.momentum, state.t = 0.0, 1.0
                 continue
@@ -162,46 +156,50 @@ class Loop:
             state.momentum = 0.0 if uphill else (state.t - 1.0) / t_next
             state.t = 1.0 if uphill else t_next
             state.before, state.here = state.here, sums.anchors
-            state.point_before, state.point = state.point, Point(B, lam)
+            state.point_before, state.point = state.point, point
             state.energies.append(energy)
             state.leap = math.sqrt(self.weight * sums.leap)
-            F_before, F = F, moved
+            before, here = here, sent
             passed(state)
             self._tell(state.leap, state.size, tol)
             if state.leap <= enough:
-                return state, F, Status.CONVERGED
-        return state, F, Status.MAX_ITER
+                return state, Status.CONVERGED
+        return state, Status.MAX_ITER
 
     def _moved(
         self,
-        B: FloatArray | None,
-        shares: FloatArray | None,
+        B: FloatArray,
         lam: FloatArray,
-        tolerance: float = _TIGHT,
-    ) -> tuple[FloatArray, list[Any]]:
-        """Return the soft labels that B, or the bags' shares, lead to, and their multipliers."""
-        cluster, parts = self.cluster, self.parts
-        self.asked += 1
-        sent = cluster.send(shares if B is None else B)
-        if not len(lam):
-            work = began_whole if B is None else descended_whole
-            return lam, cluster.on_each(work, parts, shared=(sent,))
-        halves = cluster.on_each(began if B is None else descended, parts, shared=(sent,))
+        tolerance: float,
+        here: Any = None,
+        before: Any = None,
+        momentum: float = 0.0,
+    ) -> tuple[Point, Any, Sums]:
+        """Return the point that B leads to, its future, and what soft labels there add up to.
 
-        def ask(trial: FloatArray) -> SpanSums:
+        The first trial multipliers go to all partitions together with B; further ones only to those
+        that hold rows of bags across partitions.
+        """
+        cluster = self.cluster
+        rest: list[Any] | None = None
+        sent: Any = None
+        answer: Any = None
+
+        def ask(trial: FloatArray) -> BagSums:
+            nonlocal rest, sent, answer
             self.asked += 1
-            answers = cluster.on_each(answered, parts, halves, shared=(cluster.send(trial),))
-            sums: SpanSums = cluster.total(answers)
-            self.bytes_per_question = trial.nbytes + sum(one.nbytes for one in sums)
-            return sums
+            sent = cluster.send(Point(B, trial))
+            told = sent, here, before, momentum
+            holders = cluster.joined(cluster.on_each(answered, self.holders, *told))
+            if rest is None:
+                rest = cluster.joined(cluster.on_each(answered, self.others, *told))
+            answer = added(cluster.gather([*holders, *rest]))
+            return answer.bags
 
         lam = self.bags.met(ask, lam, tolerance)
-        return lam, cluster.on_each(closed, parts, halves, shared=(cluster.send(lam),))
-
-    def _measured(self, moved: list[Any], F: list[Any], before: list[Any], momentum: float) -> Sums:
-        answers = self.cluster.on_each(measured, self.parts, moved, F, before, shared=(momentum,))
-        sums: Sums = self.cluster.total(answers)
-        return sums
+        sums: Sums = answer.rows
+        self.bytes_per_request = _bytes(Point(B, lam)) + _bytes(answer)
+        return Point(B, lam), sent, sums
 
     def _energy(self, sums: Sums) -> float:
         A = sums.anchors
@@ -219,3 +217,8 @@ class Loop:
         way = math.log(1.0 / max(tol, 1e-16))
         done = math.log(size / max(leap, tol * size, 1e-300)) / way
         tell("propagating", min(max(done, 0.0), 1.0))
+
+
+def _bytes(value: Any) -> int:
+    """Return how many bytes the numbers of an answer take."""
+    return sum(map(_bytes, value)) if isinstance(value, tuple) else np.asarray(value).nbytes

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from apportion._typing import FloatArray
-from apportion.distributed.part import Part
+from apportion._typing import AnyArray, FloatArray
+from apportion.distributed.labels import Round, said
+from apportion.distributed.part import Part, Point
 from apportion.distributed.partitions import columns_of, require_column
 from apportion.exceptions import OutputError, name_some
 from apportion.files.write import refuse_to_replace, replacing
@@ -65,10 +66,20 @@ def folder_made(folder: Path) -> Path:
     return folder
 
 
+def soft_labels(part: Part, point: Point) -> FloatArray:
+    """Return the soft labels of a partition, in the order in which its rows were read."""
+    return part.back(part.projection.from_columns(part.at(point).F))
+
+
+def named_labels(part: Part, point: Point, rounds: list[Round], classes: AnyArray) -> AnyArray:
+    """Return the labels of a partition, in the order in which its rows were read."""
+    return np.asarray(classes[part.back(said(part, point, rounds).labels)])
+
+
 def write_part(
     part: Part,
-    F: FloatArray,
-    said: Any,
+    point: Point,
+    rounds: list[Round],
     file: str,
     source: str | None,
     classes: list[Any],
@@ -79,13 +90,14 @@ def write_part(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    soft = part.projection.from_columns(F)
+    soft = soft_labels(part, point)
+    labels = part.back(said(part, point, rounds).labels)
     kept = pq.read_table(source, columns=list(keep)) if source is not None and keep else None
     columns = {} if kept is None else {name: kept.column(name) for name in keep}
-    columns["label"] = pa.array([classes[h] for h in said.labels.tolist()])
+    columns["label"] = pa.array([classes[h] for h in labels.tolist()])
     for h, name in enumerate(classes):
         columns[f"mass_{name}"] = pa.array(soft[:, h])
-    columns["confidence"] = pa.array(soft[np.arange(len(soft)), said.labels])
+    columns["confidence"] = pa.array(soft[np.arange(len(soft)), labels])
     with replacing(Path(file), force=force) as temporary:
         pq.write_table(pa.table(columns), temporary)
     return file

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from apportion._typing import FloatArray, IntArray
-from apportion.distributed.part import Rows
+from apportion.distributed.sample import Rows
 from apportion.exceptions import FileError, SupervisionError, name_some
 from apportion.tables import _vector, factorize, plain_name
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from apportion._typing import BoolArray, FloatArray
-from apportion.distributed.part import SpanSums
+from apportion.distributed.steps import BagSums
 from apportion.multipliers import best_common_shift, dual_gradient, newton_step
 
 _MOST_STEPS = 60
 _REACH = 2.0
+_HALVINGS = 40
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,15 @@ class SpanningBags:
     upper: FloatArray
     sizes: FloatArray
 
-    def met(self, ask: Callable[[FloatArray], SpanSums], lam: FloatArray, tol: float) -> FloatArray:
-        """Return multipliers at which the bags' sums meet their masses.
+    def met(
+        self,
+        ask: Callable[[FloatArray], BagSums],
+        lam: FloatArray,
+        tol: float,
+        most_steps: int = _MOST_STEPS,
+        reach: float = _REACH,
+    ) -> FloatArray:
+        """Return multipliers at which the bags' sums meet their masses: the last asked about.
 
         The same damped Newton steps as `meet_totals`, on sums instead of rows: every trial asks
         all partitions once.
@@ -34,14 +42,14 @@ class SpanningBags:
         caution = np.full(len(sizes), 1e-3)
         lam = best_common_shift(lam, low, high, sizes)
         here = ask(lam)
-        for _ in range(_MOST_STEPS):
-            gradient = dual_gradient(lam, here.bags, low, high)
+        for _ in range(most_steps):
+            gradient = dual_gradient(lam, here.masses, low, high)
             wrong = np.abs(gradient).max(axis=1, initial=0.0) > scale
             if not wrong.any():
                 break
-            reach = np.full(len(sizes), _REACH)
+            reaches = np.full(len(sizes), reach)
             direction = newton_step(
-                here.hessian.copy(), sizes, lam, low, high, gradient, reach, caution
+                here.hessian.copy(), sizes, lam, low, high, gradient, reaches, caution
             )
             lam, here, whole = self._searched(ask, lam, here, gradient, direction, wrong)
             caution = np.clip(caution * np.where(whole, 0.1, 10.0), 1e-12, 1e-2)
@@ -53,13 +61,13 @@ class SpanningBags:
 
     def _searched(
         self,
-        ask: Callable[[FloatArray], SpanSums],
+        ask: Callable[[FloatArray], BagSums],
         lam: FloatArray,
-        here: SpanSums,
+        here: BagSums,
         gradient: FloatArray,
         direction: FloatArray,
         wrong: BoolArray,
-    ) -> tuple[FloatArray, SpanSums, BoolArray]:
+    ) -> tuple[FloatArray, BagSums, BoolArray]:
         """Return λ moved as far along the direction as the dual falls, bag by bag."""
         low, high = self.lower, self.upper
         interval = low < high
@@ -68,13 +76,13 @@ class SpanningBags:
         room = here.magnitude + np.abs(lam * high).sum(axis=1)
         steepness = np.abs(gradient).max(axis=1)
         length = np.where(wrong, 1.0, 0.0)
-        for _ in range(40):
+        for _ in range(_HALVINGS):
             trial = lam + length[:, None] * direction
             trial[interval & (trial * side < 0)] = 0.0
             tried = ask(trial)
             fall = ((trial - lam) * gradient).sum(axis=1)
             lowered = tried.value - _bound(trial, low, high)
-            slope = np.abs(dual_gradient(trial, tried.bags, low, high)).max(axis=1)
+            slope = np.abs(dual_gradient(trial, tried.masses, low, high)).max(axis=1)
             good = (fall < 0) & (lowered <= value + 1e-4 * fall)
             good |= (lowered <= value + 1e-13 * room) & (slope <= 0.5 * steepness)
             good |= ~wrong

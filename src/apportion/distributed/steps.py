@@ -1,0 +1,134 @@
+"""What a partition answers in a step of the loop: sums, as large as anchors and bags."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from apportion._typing import FloatArray
+from apportion.distributed.part import Part, Point
+from apportion.graph.row_parts import some_rows, transposed
+from apportion.multipliers import Groups, SimplexResponse, SoftmaxResponse, group_hessian
+from apportion.threads import BLOCK_ROWS, in_threads, slices
+
+
+class Sums(NamedTuple):
+    """What soft labels add up to.
+
+    Attributes
+    ----------
+    anchors : ndarray of shape (n_anchors, n_columns)
+        Zᵀ F.
+    square, others : float
+        ‖F‖², and that of the column that does not travel.
+    leap, onward : float
+        ‖F - Y‖² from the point Y where the step began, and ⟨F - Y, F - F before⟩.
+    """
+
+    anchors: FloatArray
+    square: float
+    others: float
+    leap: float
+    onward: float
+
+
+class BagSums(NamedTuple):
+    """What rows of bags that lie in several partitions answer to multipliers, added up.
+
+    Attributes
+    ----------
+    masses : ndarray of shape (n_spanning, n_classes)
+        The sums of soft labels.
+    value, magnitude : ndarray of shape (n_spanning,)
+        What the rows' answers are worth, and the size of that.
+    hessian : ndarray of shape (n_spanning, n_classes, n_classes)
+        How the sums follow the multipliers.
+    """
+
+    masses: FloatArray
+    value: FloatArray
+    magnitude: FloatArray
+    hessian: FloatArray
+
+
+class Answer(NamedTuple):
+    """What a partition answers to a trial: sums over all rows, and over bags across partitions."""
+
+    rows: Sums
+    bags: BagSums
+
+
+def answered(
+    part: Part, trial: Point, here: Point | None, before: Point | None, momentum: float
+) -> Answer:
+    """Return what the soft labels at a trial add up to, and how they lie to two points passed.
+
+    Rows that do not depend on the multipliers are measured once for every B.
+    """
+    F = None if here is None else part.at(here).F
+    F_before = None if before is None else part.at(before).F
+    stand = part.at(trial)
+    passed = F, F_before, momentum
+    if stand.measured is None:
+        stand.measured = _measured(part, part.alone, stand.F, *passed)
+    rows = added([stand.measured, _measured(part, part.across, stand.F, *passed)])
+    respond = SimplexResponse(stand.open, np.ones(len(stand.open)))
+    return Answer(rows, bag_sums(respond, part.groups, trial.multipliers))
+
+
+def bag_sums(
+    respond: SimplexResponse | SoftmaxResponse, groups: Groups, multipliers: FloatArray
+) -> BagSums:
+    """Return what rows answer to the multipliers of their bags, added up."""
+    answer = respond(groups.spread(multipliers))
+    return BagSums(
+        groups.sum(answer.labels),
+        groups.sum(answer.value),
+        groups.sum(np.abs(answer.value)),
+        group_hessian(respond, answer, groups),
+    )
+
+
+def _measured(
+    part: Part,
+    rows: slice,
+    moved: FloatArray,
+    F: FloatArray | None,
+    before: FloatArray | None,
+    momentum: float,
+) -> Sums:
+    one_column = part.projection.one_column
+
+    def measure(block: slice) -> Sums:
+        here = moved[block]
+        leap = onward = 0.0
+        if F is not None and before is not None:
+            ahead = here - F[block]
+            away = ahead - momentum * (F[block] - before[block]) if momentum else ahead
+            leap, onward = float(np.vdot(away, away)), float(np.vdot(away, ahead))
+        others = float(((1.0 - here) ** 2).sum()) if one_column else 0.0
+        given = np.asarray(transposed(some_rows(part.ties, block)) @ here)
+        return Sums(given, float(np.vdot(here, here)), others, leap, onward)
+
+    nothing = Sums(np.zeros((part.ties.shape[1], moved.shape[1])), 0.0, 0.0, 0.0, 0.0)
+    blocks = [
+        slice(rows.start + one.start, rows.start + one.stop)
+        for one in slices(rows.stop - rows.start, BLOCK_ROWS)
+    ]
+    return added([nothing, *in_threads(measure, blocks)])
+
+
+def added(answers: list[Any]) -> Any:
+    """Return tuples of numbers, arrays and such tuples added up, field by field.
+
+    Examples
+    --------
+    >>> added([(1, (2.0, np.array([1, 2]))), (10, (20.0, np.array([10, 20])))])
+    (11, (22.0, array([11, 22])))
+    """
+    first = answers[0]
+    if not isinstance(first, tuple):
+        return sum(answers[1:], first)
+    fields = [added(list(one)) for one in zip(*answers, strict=True)]
+    return type(first)(*fields) if hasattr(first, "_fields") else tuple(fields)

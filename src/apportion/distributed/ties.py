@@ -1,0 +1,72 @@
+"""Rows tied to anchors, and what partitions of them count."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from apportion._typing import FloatArray, IntArray, UIntArray
+from apportion.distributed.sample import Rows
+from apportion.graph.anchor import AnchorGraph, _sparse_rows
+from apportion.graph.neighbours import FlatSearch
+from apportion.graph.row_parts import some_rows, transposed
+from apportion.hashing import row_hashes
+from apportion.threads import BLOCK_ROWS, slices
+
+
+class Tied(NamedTuple):
+    """Rows tied to anchors: weights and anchors of each, hashes and bags."""
+
+    weights: FloatArray
+    nearest: IntArray
+    hashes: UIntArray
+    codes: IntArray
+
+
+def tie(rows: Rows, anchors: FloatArray, n_nearest: int) -> Tied:
+    """Return the rows tied to their nearest anchors."""
+    weights, nearest, _, _ = AnchorGraph(n_nearest=n_nearest)._tied(rows.X, FlatSearch(anchors))
+    return Tied(weights, nearest, row_hashes(rows.X), rows.codes)
+
+
+class Census(NamedTuple):
+    """What partitions add up to.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows.
+    sizes, partitions : ndarray of shape (n_bags,)
+        The rows of each bag, and the partitions that it lies in.
+    anchor_rows, masses : ndarray of shape (n_anchors,)
+        The rows tied to each anchor, and Λ.
+    shared : ndarray of shape (n_anchors, n_anchors)
+        ZᵀZ: how much any two anchors share.
+    """
+
+    n_rows: int
+    sizes: FloatArray
+    partitions: IntArray
+    anchor_rows: FloatArray
+    masses: FloatArray
+    shared: FloatArray
+
+
+def census(tied: Tied, n_bags: int, n_anchors: int) -> Census:
+    """Return what a partition counts."""
+    Z = _sparse_rows(tied.weights, tied.nearest, n_anchors)
+    shared = np.zeros((n_anchors, n_anchors))
+    for block in slices(len(tied.codes), BLOCK_ROWS):
+        part = some_rows(Z, block)
+        shared += (transposed(part) @ part).toarray()
+    sizes = np.bincount(tied.codes[tied.codes >= 0], minlength=n_bags)
+    anchors = tied.nearest.ravel()
+    return Census(
+        len(tied.codes),
+        sizes.astype(np.float64),
+        (sizes > 0).astype(np.intp),
+        np.bincount(anchors, minlength=n_anchors).astype(np.float64),
+        np.bincount(anchors, tied.weights.ravel(), n_anchors).astype(np.float64),
+        shared,
+    )
