@@ -93,18 +93,18 @@ def write_rows(folder: Path, given: argparse.Namespace) -> None:
 def alone(folder: Path) -> None:
     """Fit in one process, from reading to labels; the last line says how long that took."""
     from apportion import LPLLP, AnchorGraph
+    from apportion.distributed.partitions import side_by_side
 
     started = time.perf_counter()
     files = sorted((folder / "rows").glob("*.parquet"))
     tables = [pq.read_table(file) for file in files]
     bags = np.concatenate([table["bag"].to_numpy() for table in tables])
-    X = np.empty((len(bags), FEATURES))
-    first = 0
-    for number, table in enumerate(tables):
-        for j in range(FEATURES):
-            X[first : first + table.num_rows, j] = table.column(f"x{j:02d}").to_numpy()
-        first += table.num_rows
-        tables[number] = None
+    columns = [
+        np.concatenate([table.column(f"x{j:02d}").to_numpy() for table in tables])
+        for j in range(FEATURES)
+    ]
+    X = side_by_side(columns, len(bags))
+    del tables, columns
     model = LPLLP(AnchorGraph(), random_state=0)
     stages = Stages()
     with listening(stages):

@@ -25,14 +25,16 @@ from apportion.bags import Bags
 from apportion.decode import Quotas
 from apportion.distributed import LPLLP, estimator
 from apportion.distributed import cluster as cluster_module
-from apportion.distributed import part as on_part
+from apportion.distributed import labels as on_labels
 from apportion.distributed.checkpoint import Checkpoint
 from apportion.distributed.cluster import Cluster
-from apportion.distributed.decode import decode
+from apportion.distributed.decode import Cuts
 from apportion.distributed.memory import bytes_a_row, require_memory
+from apportion.distributed.sample import Head, merged
 from apportion.distributed.spanning import SpanningBags
+from apportion.distributed.steps import bag_sums
 from apportion.exceptions import FileError, InputError, OutputError
-from apportion.multipliers import Groups, SimplexResponse, group_hessian, meet_totals
+from apportion.multipliers import Groups, SimplexResponse, meet_totals
 from command_line import done, files_of, refused, write
 
 dask = pytest.importorskip("dask")
@@ -69,14 +71,15 @@ def same(value):
 
 
 class Done:
-    """A future whose value is there, and that lazy work can take in; fetches are noted."""
+    """A future whose value is there, and that lazy work can take in."""
 
-    def __init__(self, value, notes):
-        self.value, self._notes = value, notes
+    key = None
 
-    def result(self):
-        self._notes.append(self.value)
-        return self.value
+    def __init__(self, value):
+        self.value = value
+
+    def done(self):
+        return True
 
     @cached_property
     def _lazy(self):
@@ -111,10 +114,13 @@ class AtOnce:
         self.memory_limit = memory_limit
 
     def submit(self, work, *arguments, pure=True, priority=0):
-        return Done(work(*map(settled, arguments)), self.back)
+        return Done(work(*map(settled, arguments)))
 
     def compute(self, lazies):
-        return [Done(one.compute(scheduler="synchronous"), self.back) for one in lazies]
+        return [Done(one.compute(scheduler="synchronous")) for one in lazies]
+
+    def who_has(self, futures):
+        return {}
 
     def gather(self, futures):
         found = [settled(one) for one in futures]
@@ -627,17 +633,7 @@ def test_a_worker_names_the_file_that_it_cannot_read(two_workers, known, tmp_pat
 
 def asking(f, groups):
     respond = SimplexResponse(f, np.ones(len(f)))
-
-    def ask(lam):
-        answer = respond(groups.spread(lam))
-        return on_part.SpanSums(
-            groups.sum(answer.labels),
-            groups.sum(answer.value),
-            groups.sum(np.abs(answer.value)),
-            group_hessian(respond, answer, groups),
-        )
-
-    return ask
+    return lambda lam: bag_sums(respond, respond(groups.spread(lam)), groups)
 
 
 @given(seed=st.integers(0, 10**5), c=st.integers(2, 5), width=st.sampled_from([0.0, 0.1, 1.0]))
@@ -662,25 +658,29 @@ def test_spanning_bags_meet_their_totals_as_bags_of_one_machine_do(seed, c, widt
 
 
 def as_parts(codes, hashes, grains, where, n_parts):
-    """Return partitions as `decode` sees them, and which rows are in each, in its order."""
+    """Return partitions whose rows have been scored, and which rows are in each, in its order."""
     c = grains.shape[1]
     n_bags = int(codes.max()) + 1
-    parts, scored, rows = [], [], []
+    parts, rows = [], []
     for number in range(n_parts):
         mine = np.flatnonzero(where == number)
         mine = mine[np.lexsort([hashes[mine], codes[mine]])]
+        none = np.zeros(0, dtype=np.intp)
+        scored = on_labels.Scored(none, none.astype(bool), grains[mine])
         parts.append(
             SimpleNamespace(
-                span_groups=Groups(codes[mine], n_bags),
-                span_rows=np.arange(len(mine)),
-                tied=SimpleNamespace(hashes=hashes[mine]),
-                design=SimpleNamespace(classes=np.arange(c)),
+                key=None,
+                number=number,
+                groups=Groups(codes[mine], n_bags),
+                hashes=hashes[mine],
+                n_classes=c,
+                remembered=lambda what, number, find, scored=scored: (
+                    scored if what == "scored" else find()
+                ),
             )
         )
-        none = np.zeros(len(mine), dtype=np.intp)
-        scored.append(on_part.Scored(none, none.astype(bool), grains[mine]))
         rows.append(mine)
-    return parts, scored, rows
+    return parts, rows
 
 
 @settings(max_examples=60)
@@ -704,11 +704,11 @@ def test_labels_across_partitions_are_the_best_of_their_counts(seed, c, n_parts,
     hashes = rng.permutation(n).astype(np.uint64)
     grains = np.rint(F / 1e-9).astype(np.int64)
     where = rng.integers(n_parts, size=n)
-    parts, scored, rows = as_parts(codes, hashes, grains, where, n_parts)
-    found, _ = decode(Cluster(AtOnce()), parts, scored, quotas)
-    ours = np.empty(n, dtype=np.intp)
-    for mine, one in zip(rows, found, strict=True):
-        ours[mine] = one.value.labels
+    parts, rows = as_parts(codes, hashes, grains, where, n_parts)
+    cut = Cuts(Cluster(AtOnce()), parts, quotas)(None, [], None)
+    ours, tied = np.empty(n, dtype=np.intp), np.empty(n, dtype=bool)
+    for mine, part in zip(rows, parts, strict=True):
+        ours[mine], tied[mine] = on_labels.said(part, None, [on_labels.Round(None, cut)])
 
     mass = quotas.astype(float)
     bags = Bags(tuple(range(len(mass))), np.arange(c), codes, mass, mass, np.full(n, -1))
@@ -722,23 +722,25 @@ def test_labels_across_partitions_are_the_best_of_their_counts(seed, c, n_parts,
         assert ours_worth == pytest.approx(theirs_worth, abs=n)
     else:
         assert ours_worth == theirs_worth
-    if digits == 9:
+    if c == 2 or digits == 9:  # of more classes, chains of three rows may be tied
         assert not ((ours != theirs.labels) & ~theirs.tied).any()
+    if c == 2 or (ours == theirs.labels).all():
+        np.testing.assert_array_equal(tied, theirs.tied)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 64, 65, 130])
 def test_any_number_of_answers_is_added_up(n):
-    answers = [on_part.Tally(np.array([k, 1.0]), k) for k in range(n)]
+    answers = [on_labels.Tally(np.array([k, 1.0]), k) for k in range(n)]
     cluster = Cluster(AtOnce())
     total = cluster.total([cluster.send(one) for one in answers])
-    assert type(total) is on_part.Tally
+    assert type(total) is on_labels.Tally
     np.testing.assert_array_equal(total.assigned, [n * (n - 1) / 2, n])
     assert total.n_tied == n * (n - 1) // 2
-    samples = [on_part.Sample(1, np.array([k], np.uint64), np.array([[k]])) for k in range(n)]
-    lowest = cluster.total(samples[::-1], on_part.merged, 3)
+    heads = [Done(Head(1, np.array([k], np.uint64))) for k in range(n)]
+    lowest = cluster.total(heads[::-1], merged, 3)
     assert lowest.n_rows == n
-    np.testing.assert_array_equal(lowest.X.ravel(), np.arange(min(n, 3)))
-    assert cluster.n_tasks >= n + 2
+    np.testing.assert_array_equal(lowest.hashes, np.arange(min(n, 3)))
+    assert cluster.n_tasks >= n + 2 * (n > 8)
 
 
 # --- What travels, and what it needs.
@@ -753,7 +755,7 @@ def longest(value):
 
 def test_no_answer_is_as_long_as_the_rows():
     moved, seen = [], []
-    for n in (3000, 6000):
+    for n in (8000, 16000):
         X, y = some_rows(n, 3)
         bags = np.arange(n) % 2
         client = AtOnce()
@@ -761,7 +763,7 @@ def test_no_answer_is_as_long_as_the_rows():
             cut(X, 4), bags=bags, proportions=Totals.from_labels(y, bags), client=client
         )
         assert model.n_spanning_ == 2
-        moved.append((model.bytes_per_request_, model.bytes_per_question_))
+        moved.append(model.bytes_per_request_)
         seen.append(max(map(longest, client.back)))
         assert model.bytes_per_request_ < 1000
     assert moved[0] == moved[1]

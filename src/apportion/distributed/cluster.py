@@ -33,6 +33,7 @@ class Cluster:
     def __init__(self, client: Any) -> None:
         self.client = client
         self.n_tasks = 0
+        self._homes: dict[Any, str] = {}
 
     def send(self, value: Any) -> Any:
         """Return something small as a future, which tasks can share."""
@@ -43,8 +44,19 @@ class Cluster:
         self, work: Callable[..., Any], partitions: Sequence[Any], *shared: Any
     ) -> list[Any]:
         """Return the futures of `work(partition, *shared)`."""
-        self.n_tasks += len(partitions)
-        return [self.client.submit(work, one, *shared, pure=False) for one in partitions]
+        return [self.on_one(work, one, *shared) for one in partitions]
+
+    def on_one(self, work: Callable[..., Any], partition: Any, *shared: Any) -> Any:
+        """Return the future of `work(partition, *shared)`, done where the partition is at home."""
+        self.n_tasks += 1
+        home = self._homes.get(partition.key)
+        where = {} if home is None else {"workers": [home], "allow_other_workers": True}
+        return self.client.submit(work, partition, *shared, pure=False, **where)
+
+    def settle(self, partitions: Sequence[Any]) -> None:
+        """Let partitions be worked on where they are now: what they remember does not travel."""
+        places = self.client.who_has(partitions)
+        self._homes = {key: workers[0] for key, workers in places.items() if workers}
 
     def on_each_read(
         self, work: Callable[..., Any], partitions: Sequence[Any], *shared: Any

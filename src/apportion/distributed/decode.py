@@ -40,7 +40,7 @@ from apportion.transport import _exchange, _Kinds
 
 _MOST_CELLS = 2**15
 _LEAST_BITS, _MOST_BITS = 4, 11
-_FEW_ROWS = 2**12
+_FEW_ROWS = 2**10
 _WARMEST, _COLDEST = 0.25, 1e-8
 
 

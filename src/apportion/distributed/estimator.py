@@ -275,9 +275,7 @@ class LPLLP(BaseEstimator):
         told = found.point, found.rounds
         classes, kept = self.classes_.tolist(), tuple(keep)
         written = [
-            self._cluster.client.submit(
-                write_part, part, *told, *where, classes, kept, force, pure=False
-            )
+            self._cluster.on_one(write_part, part, *told, *where, classes, kept, force)
             for part, *where in zip(found.parts, files, sources, strict=True)
         ]
         return [Path(one) for one in self._cluster.gather(written)]

@@ -16,7 +16,7 @@ from apportion.distributed.decode import Cuts
 from apportion.distributed.labels import Round, Tally, agreed, massed, tallied, voiced
 from apportion.distributed.loop import Loop, State
 from apportion.distributed.part import Design, Part
-from apportion.distributed.sample import Sample, lowest, merged
+from apportion.distributed.sample import Head, Sample, head, joined, lowest, merged, up_to
 from apportion.distributed.spanning import SpanningBags
 from apportion.distributed.ties import Census, census, tie
 from apportion.exceptions import FileError, SupervisionError
@@ -74,13 +74,16 @@ def learn_anchors(
     """
     tell("choosing anchors")
     most = rows_for_anchors(most_anchors)
-    samples = cluster.on_each_read(lowest, partitions, most)
-    cluster.watch("choosing anchors", samples)
-    sample: Sample = cluster.total(samples, merged, most)
-    if not sample.n_rows:
+    found = cluster.on_each_read(lowest, partitions, most)
+    cluster.watch("choosing anchors", found)
+    first: Head = cluster.total(cluster.on_each(head, found), merged, most)
+    if not first.n_rows:
         raise SupervisionError("`X`", "no rows", "at least one", "check where they are read from")
-    number = wanted(sample.n_rows)
-    return sample.n_rows, anchors_of(sample.X[: rows_for_anchors(number)], number)
+    number = wanted(first.n_rows)
+    hashes = first.hashes[: rows_for_anchors(number)]
+    samples = cluster.on_each(up_to, found, int(hashes[-1]))
+    sample: Sample = cluster.total(samples, joined)
+    return first.n_rows, anchors_of(sample.X[: len(hashes)], number)
 
 
 def fit(
@@ -127,12 +130,10 @@ def fit(
     spanning[several] = np.arange(int(several.sum()))
     shares = _shares(lower, upper, total.sizes)
     design = cluster.send(Design(masses, place, totals.classes, lower, upper, shares, spanning))
-    parts = [
-        cluster.client.submit(Part, one, design, number, pure=False)
-        for number, one in enumerate(tied)
-    ]
+    parts = [cluster.on_one(Part, one, design, number) for number, one in enumerate(tied)]
     del tied
     lengths, across = zip(*cluster.gather(cluster.on_each(_extent, parts)), strict=True)
+    cluster.settle(parts)
     bags = SpanningBags(lower[several], upper[several], total.sizes[several])
 
     tell("propagating", 0.0)

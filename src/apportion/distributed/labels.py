@@ -18,6 +18,7 @@ from apportion.graph.anchor import _from_others, _without_own
 from apportion.graph.row_parts import multiply, transposed
 from apportion.multipliers import SoftmaxResponse
 from apportion.refine import WEIGHT_OF_SOFT_LABELS
+from apportion.threads import blockwise, total
 from apportion.transport import _cheapest_moves, _Kinds
 
 SCORE_BITS = 31
@@ -66,6 +67,13 @@ class Round(NamedTuple):
     cut: Levels | Prices
 
 
+class Heard(NamedTuple):
+    """What rows hear of the others' labels, and how much of it is the label they have."""
+
+    columns: FloatArray
+    agreement: float
+
+
 class Scored(NamedTuple):
     """A partition before its bags across partitions are cut.
 
@@ -75,14 +83,11 @@ class Scored(NamedTuple):
         Labels of the other rows, and which of them only a tie-break decided.
     scores : ndarray of int, of shape (n_rows across, n_classes)
         What rows are worth in each class, in grains.
-    agreement : float
-        How much of what rows hear is the label they had.
     """
 
     labels: IntArray
     tied: AnyArray
     scores: IntArray
-    agreement: float
 
 
 def said(part: Part, point: Point, rounds: list[Round]) -> Decoding:
@@ -117,26 +122,50 @@ def scored(part: Part, point: Point, rounds: list[Round], voices: FloatArray | N
     """
 
     def score() -> Scored:
-        soft = part.projection.from_columns(part.at(point).F)
-        scores, agreement = soft, 0.0
-        if voices is not None:
-            labels = said(part, point, rounds).labels
-            heard = _heard(part, labels, voices)
-            agreement = float(heard[np.arange(len(heard)), labels].sum())
-            scores = heard + WEIGHT_OF_SOFT_LABELS * soft
-        counts = part.remembered("counts", 0, lambda: bag_counts(soft[part.alone], part.bags))
+        soft = part.at(point).F
+        if voices is None:
+            scores = part.projection.from_columns(soft)
+        else:
+            columns = heard(part, point, rounds, voices).columns
+            shape = np.empty((part.n_rows, part.n_classes))
+            scores = blockwise(_with_soft_labels, columns, soft, part.own, out=shape)
+        counts = part.remembered("counts", 0, lambda: _own_counts(part, soft))
         found = part.quotas(scores[part.alone], counts)
-        return Scored(*found, grains(scores[part.across]), agreement)
+        return Scored(*found, grains(scores[part.across]))
 
     return part.remembered("scored", len(rounds), score)
 
 
-def _heard(part: Part, labels: IntArray, voices: FloatArray) -> FloatArray:
-    """Return what each row hears of the others' labels."""
-    heard = _from_others(multiply(part.ties, voices), _one_hot(part, labels), part.own)
-    if part.n_classes > 2:
-        return heard
-    return np.hstack([np.where(_without_own(part.own) > 0, 1.0, 0.0) - heard, heard])
+def heard(part: Part, point: Point, rounds: list[Round], voices: FloatArray) -> Heard:
+    """Return what each row hears of the others' labels, as they travel."""
+
+    def hear() -> Heard:
+        labels = said(part, point, rounds).labels
+        columns = multiply(part.ties, voices)
+        blockwise(_from_others, columns, _one_hot(part, labels), part.own, out=columns)
+        return Heard(columns, total(_agreement, columns, labels, part.own))
+
+    return part.remembered("heard", len(rounds), hear)
+
+
+def _agreement(columns: FloatArray, labels: IntArray, own: FloatArray) -> float:
+    return float(_of_classes(columns, own)[np.arange(len(labels)), labels].sum())
+
+
+def _with_soft_labels(columns: FloatArray, soft: FloatArray, own: FloatArray) -> FloatArray:
+    F = np.hstack([1.0 - soft, soft]) if soft.shape[1] == 1 else soft
+    return _of_classes(columns, own) + WEIGHT_OF_SOFT_LABELS * F
+
+
+def _of_classes(columns: FloatArray, own: FloatArray) -> FloatArray:
+    """Return what is heard of every class, from the columns that travel."""
+    if columns.shape[1] > 1:
+        return columns
+    return np.hstack([np.where(_without_own(own) > 0, 1.0, 0.0) - columns, columns])
+
+
+def _own_counts(part: Part, soft: FloatArray) -> IntArray:
+    return bag_counts(part.projection.from_columns(soft[part.alone]), part.bags)
 
 
 def _one_hot(part: Part, labels: IntArray) -> FloatArray:
@@ -169,7 +198,7 @@ class Agreement(NamedTuple):
 
 def agreed(part: Part, point: Point, rounds: list[Round], voices: FloatArray) -> Agreement:
     """Return how much of what the rows hear is their own label."""
-    return Agreement(scored(part, point, rounds, voices).agreement)
+    return Agreement(heard(part, point, rounds, voices).agreement)
 
 
 class Tally(NamedTuple):
@@ -298,8 +327,8 @@ def priced(
     """Return what rows take when prices are the multipliers times the temperature."""
     multipliers, temperature = question
     scores = scored(part, point, rounds, voices).scores
-    logits = scores * (GRAIN / temperature)
-    soft = bag_sums(SoftmaxResponse(logits, np.ones(len(scores))), part.groups, multipliers)
+    respond = SoftmaxResponse(scores * (GRAIN / temperature), np.ones(len(scores)))
+    soft = bag_sums(respond, respond(part.groups.spread(multipliers)), part.groups)
     labels = _best(part, scores, in_grains(multipliers * temperature))
     return Priced(soft, part.groups.sum(np.eye(part.n_classes)[labels]))
 

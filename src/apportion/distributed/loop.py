@@ -24,7 +24,7 @@ from apportion.distributed.steps import BagSums, Sums, added, answered
 from apportion.progress import tell
 from apportion.solve import Status
 
-_TIGHT, _LOOSE, _SHARE = 1e-12, 1e-6, 1e-3
+_TIGHT, _LOOSE, _SHARE = 1e-12, 1e-5, 1e-1
 """How far bags across partitions may be off their masses, relative to their size: a share of the
 square of the last step, within bounds."""
 

@@ -21,7 +21,7 @@ from apportion.distributed.ties import Tied
 from apportion.graph.anchor import _sparse_rows
 from apportion.graph.row_parts import multiply
 from apportion.hashing import ranks_of
-from apportion.multipliers import Groups, onto_simplex
+from apportion.multipliers import Groups, Response, SimplexResponse
 from apportion.project import MassProjection
 
 Found = TypeVar("Found")
@@ -88,8 +88,10 @@ class Stand:
         The point.
     F : ndarray of shape (n_rows, n_columns)
         The soft labels.
-    open : ndarray of shape (n_rows across, n_classes)
-        Rows of bags that lie in several partitions, before they answer the multipliers.
+    open : SimplexResponse
+        Rows of bags that lie in several partitions, which answer the multipliers.
+    answer : Response, optional
+        What these rows answer.
     measured : tuple, optional
         What the other rows add up to.
     """
@@ -97,7 +99,8 @@ class Stand:
     B: FloatArray
     multipliers: FloatArray | None
     F: FloatArray
-    open: FloatArray
+    open: SimplexResponse
+    answer: Response | None = None
     measured: Any = None
 
 
@@ -133,7 +136,7 @@ class Part:
         ranks = ranks_of(tied.hashes)
         across = np.flatnonzero(spanning >= 0)
         across = across[np.lexsort([ranks[across], spanning[across]])]
-        self.n_rows = len(spanning)
+        self.n_rows, self.n_nearest = tied.weights.shape
         n_alone = self.n_rows - len(across)
         self.alone, self.across = slice(0, n_alone), slice(n_alone, self.n_rows)
         self.order: IntArray | slice = slice(None)
@@ -172,8 +175,9 @@ class Part:
     @cached_property
     def own(self) -> FloatArray:
         """How much each row is tied to itself."""
-        weights = self.ties.data.reshape(self.n_rows, -1)
-        shares = self.design.masses[self.ties.indices.reshape(weights.shape)]
+        shape = self.n_rows, self.n_nearest
+        weights = self.ties.data.reshape(shape)
+        shares = self.design.masses[self.ties.indices.reshape(shape)]
         return np.einsum("is,is->i", weights, weights / shares)[:, None]
 
     @cached_property
@@ -209,9 +213,8 @@ class Part:
         others = [one for one in self._stands if one is not stand]
         self._stands = [*others[-(_POINTS - 1) :], stand]
         if stand.multipliers is None or not np.array_equal(stand.multipliers, point.multipliers):
-            lam = self.groups.spread(point.multipliers)
-            answer = onto_simplex(stand.open + lam)
-            stand.F[self.across] = self.projection.to_columns(answer)
+            stand.answer = stand.open(self.groups.spread(point.multipliers))
+            stand.F[self.across] = self.projection.to_columns(stand.answer.labels)
             stand.multipliers = point.multipliers
         return stand
 
@@ -222,7 +225,7 @@ class Part:
         came = project.from_columns(f[self.across].copy())
         if self.n_rows:
             f[alone] = project(f[alone])
-        return Stand(B, None, f, came)
+        return Stand(B, None, f, SimplexResponse(came, np.ones(len(came))))
 
     def remembered(self, what: str, number: int, find: Callable[[], Found]) -> Found:
         """Return what was found in a round before, or find it; the last rounds are remembered."""

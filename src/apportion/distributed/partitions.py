@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from apportion._typing import FloatArray, IntArray
 from apportion.distributed.sample import Rows
 from apportion.exceptions import FileError, SupervisionError, name_some
 from apportion.tables import _vector, factorize, plain_name
+from apportion.threads import slices
+
+_BLOCK_ROWS = 2**12
 
 _ALLOWED = "a Dask array, a Dask dataframe, or the path of a folder of Parquet files"
 
@@ -180,11 +183,37 @@ def read_part(file: str, bags: str, place: Mapping[Hashable, int], features: Seq
         for name in (bags, *features):
             require_column(name, schema.names, file)
         table = pq.read_table(file, columns=[*features, bags])
-    X = np.empty((table.num_rows, len(features)))
-    for j, name in enumerate(features):
+    columns = []
+    for name in features:
         with _numbers_of(file, name):
-            X[:, j] = table.column(name).to_numpy()
-    return _rows(X, table.column(bags).to_pylist(), place, file, features)
+            columns.append(table.column(name).to_numpy().astype(np.float64, copy=False))
+    encoded = table.column(bags).unify_dictionaries().combine_chunks().dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    ids = Ids(encoded.dictionary.to_pylist(), codes)
+    return _rows(side_by_side(columns, table.num_rows), ids, place, file, features)
+
+
+class Ids(NamedTuple):
+    """Bag ids: which there are, and the place of each row's among them, -1 = missing."""
+
+    distinct: list[Any]
+    codes: IntArray
+
+
+def side_by_side(columns: Sequence[FloatArray], n_rows: int) -> FloatArray:
+    """Return columns as one array, filled in blocks of rows that stay in cache.
+
+    Examples
+    --------
+    >>> side_by_side([np.array([1.0, 2.0]), np.array([3.0, 4.0])], 2)
+    array([[1., 3.],
+           [2., 4.]])
+    """
+    X = np.empty((n_rows, len(columns)))
+    for block in slices(n_rows, _BLOCK_ROWS):
+        for j, column in enumerate(columns):
+            X[block, j] = column[block]
+    return X
 
 
 def columns_of(file: str) -> list[str]:
@@ -245,11 +274,11 @@ def _rows_of_frame(
     frame: Any, bags: Any, place: Mapping[Hashable, int], name: str, features: Sequence[str]
 ) -> Rows:
     cells = frame[bags] if isinstance(bags, str) else bags
-    X = np.empty((len(frame), len(features)))
-    for j, column in enumerate(features):
+    columns = []
+    for column in features:
         with _numbers_of(name, column):
-            X[:, j] = frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
-    return _rows(X, cells, place, name, features)
+            columns.append(frame[column].to_numpy(dtype=np.float64, na_value=np.nan))
+    return _rows(side_by_side(columns, len(frame)), cells, place, name, features)
 
 
 def _rows_of(X: Any, bags: Any, place: Mapping[Hashable, int], name: str) -> Rows:
@@ -269,7 +298,11 @@ def _rows(X: FloatArray, bags: Any, place: Mapping[Hashable, int], name: str, co
             "finite numbers",
             "fill the cell or drop the row",
         )
-    codes, found = factorize(bags, "bag id")
+    if isinstance(bags, Ids):
+        places, found = factorize(bags.distinct, "bag id")
+        codes: IntArray = np.append(places, -1)[bags.codes]
+    else:
+        codes, found = factorize(bags, "bag id")
     _require_length(len(codes), len(X), f" of {name}")
     if all(isinstance(bag, str) for bag in place):  # as in a table from a CSV file
         found = [bag if bag in place else plain_name(bag) for bag in found]

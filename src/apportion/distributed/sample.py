@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from apportion._typing import FloatArray, IntArray, UIntArray
-from apportion.hashing import row_hashes
+from apportion.hashing import hash_sample, row_hashes
 
 
 class Rows(NamedTuple):
@@ -18,25 +18,53 @@ class Rows(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """The rows of the lowest hashes, and of how many rows they are."""
+    """Rows of the lowest hashes, in their order."""
 
-    n_rows: int
     hashes: UIntArray
     X: FloatArray
 
 
-def lowest(rows: Rows, most: int) -> Sample:
+class Head(NamedTuple):
+    """The lowest hashes, and of how many rows."""
+
+    n_rows: int
+    hashes: UIntArray
+
+
+class Lowest(NamedTuple):
+    """The rows of the lowest hashes of a partition, which stay there, and its number of rows."""
+
+    n_rows: int
+    sample: Sample
+
+
+def lowest(rows: Rows, most: int) -> Lowest:
     """Return the rows of the lowest hashes."""
-    return _lowest(Sample(len(rows.X), row_hashes(rows.X), np.asarray(rows.X)), most)
+    first = hash_sample(rows.X, most)
+    X = np.asarray(rows.X)[first]
+    return Lowest(len(rows.X), Sample(row_hashes(X), X))
 
 
-def merged(samples: list[Sample], most: int) -> Sample:
-    """Return the rows of the lowest hashes of several samples."""
+def head(found: Lowest) -> Head:
+    """Return the hashes alone."""
+    return Head(found.n_rows, found.sample.hashes)
+
+
+def merged(heads: list[Head], most: int) -> Head:
+    """Return the lowest hashes of several partitions."""
+    hashes = np.sort(np.concatenate([one.hashes for one in heads]))
+    return Head(sum(one.n_rows for one in heads), hashes[:most])
+
+
+def up_to(found: Lowest, highest: int) -> Sample:
+    """Return the rows whose hashes are no higher than this."""
+    hashes, X = found.sample
+    n_rows = np.searchsorted(hashes, np.uint64(highest), side="right")
+    return Sample(hashes[:n_rows], X[:n_rows])
+
+
+def joined(samples: list[Sample]) -> Sample:
+    """Return several samples as one."""
     hashes = np.concatenate([one.hashes for one in samples])
-    X = np.concatenate([one.X for one in samples])
-    return _lowest(Sample(sum(one.n_rows for one in samples), hashes, X), most)
-
-
-def _lowest(sample: Sample, most: int) -> Sample:
-    first = np.argsort(sample.hashes, kind="stable")[:most]
-    return Sample(sample.n_rows, sample.hashes[first], sample.X[first])
+    order = np.argsort(hashes, kind="stable")
+    return Sample(hashes[order], np.concatenate([one.X for one in samples])[order])

@@ -9,7 +9,7 @@ import numpy as np
 from apportion._typing import FloatArray
 from apportion.distributed.part import Part, Point
 from apportion.graph.row_parts import some_rows, transposed
-from apportion.multipliers import Groups, SimplexResponse, SoftmaxResponse, group_hessian
+from apportion.multipliers import Groups, Response, SimplexResponse, SoftmaxResponse, group_hessian
 from apportion.threads import BLOCK_ROWS, in_threads, slices
 
 
@@ -73,15 +73,14 @@ def answered(
     if stand.measured is None:
         stand.measured = _measured(part, part.alone, stand.F, *passed)
     rows = added([stand.measured, _measured(part, part.across, stand.F, *passed)])
-    respond = SimplexResponse(stand.open, np.ones(len(stand.open)))
-    return Answer(rows, bag_sums(respond, part.groups, trial.multipliers))
+    assert stand.answer is not None
+    return Answer(rows, bag_sums(stand.open, stand.answer, part.groups))
 
 
 def bag_sums(
-    respond: SimplexResponse | SoftmaxResponse, groups: Groups, multipliers: FloatArray
+    respond: SimplexResponse | SoftmaxResponse, answer: Response, groups: Groups
 ) -> BagSums:
-    """Return what rows answer to the multipliers of their bags, added up."""
-    answer = respond(groups.spread(multipliers))
+    """Return what rows answered to the multipliers of their bags, added up."""
     return BagSums(
         groups.sum(answer.labels),
         groups.sum(answer.value),
