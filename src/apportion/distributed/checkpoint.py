@@ -18,7 +18,7 @@ from apportion.files.write import replacing
 from apportion.totals import Totals
 
 _ARRAYS = ("here", "before", "masses")
-_NUMBERS = ("t", "momentum", "size", "leap")
+_NUMBERS = ("t", "momentum", "size", "leap", "slack")
 
 
 class Checkpoint:

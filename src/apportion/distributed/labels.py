@@ -142,7 +142,8 @@ def heard(part: Part, point: Point, rounds: list[Round], voices: FloatArray) -> 
     def hear() -> Heard:
         labels = said(part, point, rounds).labels
         columns = multiply(part.ties, voices)
-        blockwise(_from_others, columns, _one_hot(part, labels), part.own, out=columns)
+        said_here = _one_hot(part, labels)
+        columns = blockwise(_from_others, columns, said_here, part.own, out=columns)
         return Heard(columns, total(_agreement, columns, labels, part.own))
 
     return part.remembered("heard", len(rounds), hear)

@@ -24,7 +24,7 @@ from apportion.distributed.steps import BagSums, Sums, added, answered
 from apportion.progress import tell
 from apportion.solve import Status
 
-_TIGHT, _LOOSE, _SHARE = 1e-12, 1e-5, 1e-1
+_TIGHT, _LOOSE, _SHARE = 1e-12, 1e-6, 1e-3
 """How far bags across partitions may be off their masses, relative to their size: a share of the
 square of the last step, within bounds."""
 
@@ -47,6 +47,8 @@ class State:
         How far the next step begins beyond the last point.
     size, leap : float
         ‖F‖ at the start, and the length of the last step.
+    slack : float
+        How much too low the last energy may be.
     masses : ndarray of shape (n_anchors,)
         Λ, which tells other rows from these.
     history : list of int
@@ -62,6 +64,7 @@ class State:
     momentum: float
     size: float
     leap: float
+    slack: float
     masses: FloatArray
     history: list[int] = field(default_factory=list)
 
@@ -115,7 +118,7 @@ class Loop:
         point, _, sums = self._moved(nowhere, np.zeros(self.bags.lower.shape), _TIGHT)
         size = math.sqrt(max(self._square(sums), 1e-300))
         A, energy = sums.anchors, self._energy(sums)
-        return State(A, A, point, point, [energy], 1.0, 0.0, size, size, self.masses)
+        return State(A, A, point, point, [energy], 1.0, 0.0, size, size, 0.0, self.masses)
 
     def goes_on(self, state: State) -> bool:
         """Return whether a state is one of these rows and bags."""
@@ -145,7 +148,7 @@ class Loop:
             # What bags are off their masses may lower the energy, by no more than this.
             largest = np.abs(point.multipliers).max(axis=1, initial=0.0)
             slack = 4.0 * tolerance * float(self.bags.sizes @ largest)
-            if energy > state.energies[-1] + rounding + slack:
+            if energy > state.energies[-1] + rounding + max(slack, state.slack):
                 if state.momentum == 0.0:
                     return state, self._settled(state, enough)
                 state.energies.append(state.energies[-1])
@@ -158,6 +161,7 @@ class Loop:
             state.before, state.here = state.here, sums.anchors
             state.point_before, state.point = state.point, point
             state.energies.append(energy)
+            state.slack = slack
             state.leap = math.sqrt(self.weight * sums.leap)
             before, here = here, sent
             passed(state)
