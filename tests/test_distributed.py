@@ -26,13 +26,13 @@ from apportion.decode import Quotas
 from apportion.distributed import LPLLP, estimator
 from apportion.distributed import cluster as cluster_module
 from apportion.distributed import labels as on_labels
+from apportion.distributed.bag_sums import bag_sums
 from apportion.distributed.checkpoint import Checkpoint
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.decode import Cuts
 from apportion.distributed.memory import bytes_a_row, require_memory
 from apportion.distributed.sample import Head, merged
 from apportion.distributed.spanning import SpanningBags
-from apportion.distributed.steps import bag_sums
 from apportion.exceptions import FileError, InputError, OutputError
 from apportion.multipliers import Groups, SimplexResponse, meet_totals
 from command_line import done, files_of, refused, write

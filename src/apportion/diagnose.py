@@ -97,22 +97,28 @@ def diagnose(bags: Any = None, proportions: Any = None, *, y: Any = None) -> Dia
 
 def diagnose_bags(bags: Bags) -> Diagnosis:
     """Return what matched bags can tell apart; see `diagnose`."""
-    shares, sizes = _design(bags)
+    return diagnose_shares(bags.classes, *_design(bags), exact=bool(bags.exact.all()))
+
+
+def diagnose_shares(
+    classes: AnyArray, shares: FloatArray, sizes: FloatArray, *, exact: bool
+) -> Diagnosis:
+    """Return what bags of these shares and sizes can tell apart; see `diagnose`."""
     n = max(sizes.sum(), 1.0)
     mean = sizes @ shares / n
     spread = float(sizes @ ((shares - mean) ** 2).sum(axis=1) / n)
     whole = 1.0 - float((mean**2).sum())
     pairwise = _pairwise_index(shares, sizes)
     singular = np.linalg.svd(np.sqrt(sizes / n)[:, None] * shares, compute_uv=False)
-    c = bags.n_classes
+    c = len(classes)
     values = np.pad(singular, (0, max(0, c - len(singular))))[:c]
     return Diagnosis(
-        classes=bags.classes,
+        classes=classes,
         index=spread / whole if whole > _NOTHING else 1.0,
         pairwise=pairwise,
         rank=int((values > 1e-9 * max(float(values.max(initial=0.0)), 1e-300)).sum()),
         smallest_singular_value=float(values.min(initial=np.inf)),
-        findings=_findings(bags, mean, pairwise, n * (mean[:, None] + mean)),
+        findings=_findings(classes.tolist(), exact, mean, pairwise, n * (mean[:, None] + mean)),
     )
 
 
@@ -142,14 +148,14 @@ def _pairwise_index(shares: FloatArray, sizes: FloatArray) -> FloatArray:
 
 
 def _findings(
-    bags: Bags, mean: FloatArray, pairwise: FloatArray, weight: FloatArray
+    classes: list[Any], exact: bool, mean: FloatArray, pairwise: FloatArray, weight: FloatArray
 ) -> tuple[str, ...]:
     """Return, in words, which classes no bag tells apart, and which ones bags hardly do."""
     alike = pairwise <= _NOTHING
-    known = "" if bags.exact.all() else "as far as the totals are known, "
+    known = "" if exact else "as far as the totals are known, "
     sentences = []
     for group in _groups(alike):
-        names = _listed([bags.classes.tolist()[h] for h in group])
+        names = _listed([classes[h] for h in group])
         start = f"No bag tells {names} apart: {known}they "
         shares = mean[group] / mean[group].sum()
         if np.ptp(shares) <= _NOTHING:
@@ -164,7 +170,7 @@ def _findings(
                 "is left to go by."
             )
     for group in _groups(~alike & (pairwise * weight < _WEAK)):
-        names = _listed([bags.classes.tolist()[h] for h in group])
+        names = _listed([classes[h] for h in group])
         weakest = np.nanmin(pairwise[np.ix_(group, group)])
         sentences.append(
             f"Bags hardly tell {names} apart: they stand in almost the same ratio in every bag "

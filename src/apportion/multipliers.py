@@ -259,8 +259,9 @@ class SimplexResponse:
         """Return the rows' answers to λ, one λ a row."""
         w = self.weights[:, None]
         labels = onto_simplex(self.f + lam / w)
-        value = (lam * labels - 0.5 * w * (labels - self.f) ** 2).sum(axis=1)
-        return Response(labels, value)
+        away = labels - self.f
+        worth = np.einsum("ih,ih->i", lam, labels)
+        return Response(labels, worth - 0.5 * self.weights * np.einsum("ih,ih->i", away, away))
 
     def curvature(self, answer: Response, rows: IntArray) -> Curvature:
         """Return the derivatives of some rows' answers."""
@@ -391,6 +392,9 @@ def onto_simplex(V: FloatArray) -> FloatArray:
            [0.4, 0.4, 0.2]])
     """
     n_rows, c = V.shape
+    if c == 2:
+        second = np.clip(0.5 * (1.0 + V[:, 1] - V[:, 0]), 0.0, 1.0)
+        return np.column_stack([1.0 - second, second])
     descending = -np.sort(-V, axis=1)
     levels = (np.cumsum(descending, axis=1) - 1.0) / np.arange(1, c + 1)
     last = (descending > levels).sum(axis=1) - 1

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -480,19 +480,29 @@ def may_be_ambiguous(graph: Graph, bags: Bags) -> bool:
     free = ~pinned & ~unsupervised_rows(graph, bags)
     columns, column = np.unique(component[free], return_inverse=True)
     exact = np.flatnonzero(bags.exact)
-    if len(columns) > min(len(exact), _MOST_COMPONENTS):
-        return True
     line = np.full(len(bags.ids) + 1, -1)
     line[exact] = np.arange(len(exact))
     lines = line[bags.open_groups.codes[free]]
     inside = lines >= 0
-    counts = sparse.csr_array(
-        (np.ones(int(inside.sum())), (lines[inside], column[inside])),
-        shape=(len(exact), len(columns)),
+    return constants_cancel(
+        sparse.csr_array(
+            (np.ones(int(inside.sum())), (lines[inside], column[inside])),
+            shape=(len(exact), len(columns)),
+        )
     )
+
+
+def constants_cancel(counts: Any) -> bool:
+    """Return whether constants on components may cancel in every bag, not all of them 0.
+
+    Given are the rows of each exact bag, as a sparse array, in each component.
+    """
+    n_bags, n_components = counts.shape
+    if n_components > min(n_bags, _MOST_COMPONENTS):
+        return True
     gram = (counts.T @ counts).toarray()
     scale = np.sqrt(np.maximum(np.diag(gram), 1.0))
-    return bool(np.linalg.matrix_rank(gram / np.outer(scale, scale), tol=1e-9) < len(columns))
+    return bool(np.linalg.matrix_rank(gram / np.outer(scale, scale), tol=1e-9) < n_components)
 
 
 def stands_alone(F: FloatArray, graph: Graph, bags: Bags) -> bool:
@@ -506,8 +516,6 @@ def stands_alone(F: FloatArray, graph: Graph, bags: Bags) -> bool:
     n_components, component = graph.components()
     held = np.zeros(n_components, dtype=bool)
     held[component[(bags.given >= 0) | unsupervised_rows(graph, bags)]] = True
-    fall = Groups(component, n_components).least(F)
-    rise = np.ones_like(fall)
     groups = bags.open_groups
     inside = np.flatnonzero(groups.codes >= 0)
     counts = sparse.coo_array(
@@ -516,6 +524,27 @@ def stands_alone(F: FloatArray, graph: Graph, bags: Bags) -> bool:
     ).tocsr()
     sums = groups.sum(F)
     above, below = sums - bags.open_lower, bags.open_upper - sums
+    return no_room(Groups(component, n_components).least(F), held, counts, above, below)
+
+
+def no_room(
+    least: FloatArray, held: BoolArray, counts: Any, above: FloatArray, below: FloatArray
+) -> bool:
+    """Return whether 0 are the only constants on components that soft labels and bags allow.
+
+    Parameters
+    ----------
+    least : ndarray of shape (n_components, n_classes)
+        The least soft label of every component's rows.
+    held : ndarray of bool, of shape (n_components,)
+        The components that have no constant.
+    counts : sparse array of shape (n_bags, n_components)
+        The rows of each bag in each component.
+    above, below : ndarray of shape (n_bags, n_classes)
+        How far the bags' sums are above their lower and below their upper masses.
+    """
+    n_components, c = least.shape
+    fall, rise = least.copy(), np.ones_like(least)
     pieces = np.diff(counts.indptr)
     within = np.flatnonzero(pieces == 1)
     where, size = counts[within].indices, counts[within].data[:, None]
@@ -525,7 +554,7 @@ def stands_alone(F: FloatArray, graph: Graph, bags: Bags) -> bool:
     if not ((fall > _ZERO).any(axis=1) & (rise > _ZERO).any(axis=1)).any():
         return True
     across = np.flatnonzero(pieces > 1)
-    if max(len(across), n_components) * bags.n_classes > _LARGEST_PROGRAM:
+    if max(len(across), n_components) * c > _LARGEST_PROGRAM:
         return False
     return _only_zero(counts[across], above[across], below[across], fall, rise)
 

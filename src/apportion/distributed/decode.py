@@ -17,6 +17,7 @@ import numpy as np
 
 from apportion._typing import BoolArray, FloatArray, IntArray, UIntArray
 from apportion.decode import GRAIN
+from apportion.distributed.bag_sums import BagSums
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.labels import (
     HASH_BITS,
@@ -26,6 +27,7 @@ from apportion.distributed.labels import (
     Levels,
     Priced,
     Prices,
+    Trial,
     binned,
     cheapest,
     in_grains,
@@ -35,7 +37,6 @@ from apportion.distributed.labels import (
     shortlisted,
 )
 from apportion.distributed.spanning import SpanningBags
-from apportion.distributed.steps import BagSums
 from apportion.transport import _exchange, _Kinds
 
 _MOST_CELLS = 2**15
@@ -58,15 +59,14 @@ class Cuts:
 
     Attributes
     ----------
-    looked : int
+    n_looked : int
         How many rows the driver has looked at.
     """
 
     def __init__(self, cluster: Cluster, parts: list[Any], quotas: IntArray) -> None:
         self._cluster, self._parts, self._quotas = cluster, parts, quotas
-        self._multipliers: FloatArray = np.zeros(quotas.shape)
-        self._temperature = _WARMEST
-        self.looked = 0
+        self._last = np.zeros(quotas.shape, dtype=np.int64)
+        self.n_looked = 0
 
     def __call__(self, *asked: Any) -> Levels | Prices:
         """Return the next cut, after a point, rounds and voices, which are given as futures."""
@@ -136,7 +136,7 @@ class Cuts:
             sent, most = cluster.send(prices), cluster.send(np.where(moves > 0, moves + 1, 0))
             lists = cluster.on_each(shortlisted, self._parts, *asked, sent, most)
             listed: Candidates = cluster.total(lists, cheapest, np.where(moves > 0, moves + 1, 0))
-            self.looked += len(listed.bag)
+            self.n_looked += len(listed.bag)
             cut = cut._replace(moved=_moved(listed, surplus))
         losses = cluster.on_each(lost, self._parts, *asked, cluster.send(cut))
         return cut._replace(losses=cluster.total(losses, least).least)
@@ -148,29 +148,37 @@ class Cuts:
         Newton step asks all partitions. The prices of the round before are tried first.
         """
         quotas = self._quotas
-        totals = np.clip(quotas, 1e-3, None).astype(np.float64)
-        sizes = quotas.sum(axis=1).astype(np.float64)
-        totals *= (sizes / totals.sum(axis=1))[:, None]
-        bags = SpanningBags(totals, totals, sizes)
         best = _Best(quotas)
-
-        def ask(trial: FloatArray, temperature: float) -> BagSums:
-            answer: Priced = self._total(priced, asked, (trial, temperature))
-            best.hear(in_grains(trial * temperature), answer.counts)
-            return answer.soft
-
-        multipliers, temperature = self._multipliers, self._temperature
-        if multipliers.any():
-            ask(multipliers, temperature)
-        if not best.near:
-            multipliers, temperature = np.zeros(quotas.shape), 4.0 * _WARMEST
+        every = np.ones(len(quotas), dtype=bool)
+        self._try(asked, best, every, self._last * (GRAIN / _COLDEST), _COLDEST)
+        multipliers: FloatArray = np.zeros(quotas.shape)
+        temperature = 4.0 * _WARMEST
         while not best.near and temperature > _COLDEST:
             temperature /= 4.0
-            multipliers = bags.met(
-                partial(ask, temperature=temperature), 4.0 * multipliers, 1e-4, 8, 1e3
+            multipliers *= 4.0
+            off = best.off
+            sizes = quotas[off].sum(axis=1).astype(np.float64)
+            totals = np.clip(quotas[off], 1e-3, None).astype(np.float64)
+            totals *= (sizes / totals.sum(axis=1))[:, None]
+            ask = partial(self._try, asked, best, off, temperature=temperature)
+            multipliers[off] = SpanningBags(totals, totals, sizes).met(
+                ask, multipliers[off], 1e-4, most_steps=8, reach=1e3
             )
-        self._multipliers, self._temperature = multipliers, temperature
+        self._last = best.prices
         return best.prices, best.surplus
+
+    def _try(
+        self,
+        asked: tuple[Any, ...],
+        best: _Best,
+        bags: BoolArray,
+        multipliers: FloatArray,
+        temperature: float,
+    ) -> BagSums:
+        """Return what rows of some bags answer to prices, and let `best` hear of them."""
+        answer: Priced = self._total(priced, asked, Trial(bags, multipliers, temperature))
+        best.hear(bags, in_grains(multipliers * temperature), answer.counts)
+        return answer.soft
 
     def _total(self, work: Callable[..., Any], asked: tuple[Any, ...], question: Any) -> Any:
         sent = self._cluster.send(question)
@@ -184,23 +192,29 @@ class _Best:
         self._quotas = quotas
         self.prices = np.zeros(quotas.shape, dtype=np.int64)
         self.surplus = np.zeros(quotas.shape, dtype=np.int64)
-        self._off = np.full(len(quotas), np.iinfo(np.int64).max)
+        self._wrong = np.full(len(quotas), np.iinfo(np.int64).max)
 
-    def hear(self, prices: IntArray, counts: FloatArray) -> None:
-        """Keep what is better than what was heard before."""
-        surplus = np.rint(counts).astype(np.int64) - self._quotas
-        off = np.abs(surplus).sum(axis=1)
-        better = off < self._off
-        self.prices[better], self.surplus[better] = prices[better], surplus[better]
-        self._off[better] = off[better]
+    def hear(self, bags: BoolArray, prices: IntArray, counts: FloatArray) -> None:
+        """Keep what is better, of some bags, than what was heard before."""
+        surplus = np.rint(counts).astype(np.int64) - self._quotas[bags]
+        wrong = np.abs(surplus).sum(axis=1)
+        better = wrong < self._wrong[bags]
+        which = np.flatnonzero(bags)[better]
+        self.prices[which], self.surplus[which] = prices[better], surplus[better]
+        self._wrong[which] = wrong[better]
+
+    @property
+    def off(self) -> BoolArray:
+        """The bags whose counts are not near their quotas."""
+        return np.asarray(self._wrong > 2 * self._quotas.shape[1])
 
     @property
     def near(self) -> bool:
         """Whether only few rows would have to be looked at."""
-        c = self._quotas.shape[1]
-        if (self._off <= 2 * c).all():
+        if not self.off.any():
             return True
-        moves = self._off[self._off > 0].astype(np.float64) / 2
+        c = self._quotas.shape[1]
+        moves = self._wrong[self._wrong > 0] / 2.0
         return bool(c * (c - 1) * (moves + 1).sum() <= _FEW_ROWS)
 
 

@@ -18,6 +18,7 @@ from apportion.bag_report import BagReport
 from apportion.distributed.checkpoint import Checkpoint, read_checkpoint, run_of
 from apportion.distributed.cluster import Cluster, client_for
 from apportion.distributed.fit import Fitted, fit, learn_anchors
+from apportion.distributed.layout import lay_out
 from apportion.distributed.memory import require_memory
 from apportion.distributed.output import (
     folder_made,
@@ -73,6 +74,10 @@ class LPLLP(BaseEstimator):
         Rows.
     status_ : Status
         How the run ended.
+    unique_ : bool or None
+        Whether the totals have one answer; None if that is not known, which is warned of.
+    diagnosis_ : Diagnosis
+        What the totals can tell apart.
     n_spanning_ : int
         Bags that lie in several partitions.
     n_requests_ : int
@@ -187,12 +192,10 @@ class LPLLP(BaseEstimator):
             )
             require_memory(cluster.client, n_rows, len(totals.classes), self.n_nearest)
         passed = (lambda state: None) if path is None else Checkpoint(path, anchors, run)
+        layout = lay_out(cluster, source.rows, totals, anchors, self.n_nearest)
         found = fit(
             cluster,
-            source.rows,
-            totals,
-            anchors,
-            n_nearest=self.n_nearest,
+            layout,
             alpha=self.alpha,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -206,22 +209,26 @@ class LPLLP(BaseEstimator):
 
     def _keep(self, found: Fitted, totals: Totals, source: Partitions, cluster: Cluster) -> None:
         self.classes_ = totals.classes
-        self.anchors_ = found.anchors
+        layout = found.layout
+        self.anchors_ = layout.anchors
         self.status_ = found.status
         self.energies_ = np.array(found.state.energies)
         self.n_iter_ = len(found.state.energies) - 1
-        self.n_rows_ = found.n_rows
-        self.n_spanning_ = found.n_spanning
+        self.n_rows_ = layout.n_rows
+        self.n_spanning_ = int(layout.several.sum())
+        self.unique_ = found.unique
+        self.diagnosis_ = found.diagnosis
         self.n_requests_ = sum(found.state.history)
         self.bytes_per_request_ = found.bytes_per_request
         self.n_tasks_ = cluster.n_tasks
+        there = layout.sizes > 0
         self.bag_report_ = BagReport(
-            ids=found.ids,
+            ids=tuple(bag for bag, has_rows in zip(totals.ids, there, strict=True) if has_rows),
             classes=totals.classes,
-            sizes=found.sizes.astype(np.intp),
-            lower=found.lower,
-            upper=found.upper,
-            assigned={"quota": found.assigned},
+            sizes=layout.sizes[there].astype(np.intp),
+            lower=layout.lower[there],
+            upper=layout.upper[there],
+            assigned={"quota": found.assigned[there]},
             decode="quota",
             tied={"quota": found.n_tied},
         )
@@ -276,7 +283,7 @@ class LPLLP(BaseEstimator):
         classes, kept = self.classes_.tolist(), tuple(keep)
         written = [
             self._cluster.on_one(write_part, part, *told, *where, classes, kept, force)
-            for part, *where in zip(found.parts, files, sources, strict=True)
+            for part, *where in zip(found.layout.parts, files, sources, strict=True)
         ]
         return [Path(one) for one in self._cluster.gather(written)]
 
@@ -311,6 +318,6 @@ class LPLLP(BaseEstimator):
         return da.concatenate(
             [
                 da.from_delayed(lazily(part, *told), (n, *wide), dtype)
-                for part, n in zip(found.parts, found.lengths, strict=True)
+                for part, n in zip(found.layout.parts, found.layout.lengths, strict=True)
             ]
         )

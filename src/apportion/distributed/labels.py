@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from apportion._typing import AnyArray, FloatArray, IntArray, UIntArray
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.decode import GRAIN, Decoding, bag_counts, grains
+from apportion.distributed.bag_sums import BagSums, bag_sums
 from apportion.distributed.part import Part, Point
-from apportion.distributed.steps import BagSums, bag_sums
 from apportion.graph.anchor import _from_others, _without_own
 from apportion.graph.row_parts import multiply, transposed
 from apportion.multipliers import SoftmaxResponse
@@ -303,14 +303,32 @@ def _at_levels(part: Part, scores: IntArray, cut: Levels) -> Decoding:
 # --- More classes: prices of classes, then the rows that would lose least by a move.
 
 
+class Trial(NamedTuple):
+    """Prices to try: multipliers times a temperature.
+
+    Attributes
+    ----------
+    asked : ndarray of bool, of shape (n_spanning,)
+        The bags that are asked about.
+    multipliers : ndarray of shape (n_asked, n_classes)
+        Their multipliers.
+    temperature : float
+        The temperature.
+    """
+
+    asked: BoolArray
+    multipliers: FloatArray
+    temperature: float
+
+
 class Priced(NamedTuple):
-    """What rows of bags across partitions take at some prices.
+    """What rows of some bags across partitions take at some prices.
 
     Attributes
     ----------
     soft : BagSums
         At a temperature, added up.
-    counts : ndarray of shape (n_spanning, n_classes)
+    counts : ndarray of shape (n_asked, n_classes)
         Rows whose best class is this.
     """
 
@@ -323,15 +341,16 @@ def priced(
     point: Point,
     rounds: list[Round],
     voices: FloatArray | None,
-    question: tuple[FloatArray, float],
+    question: Trial,
 ) -> Priced:
-    """Return what rows take when prices are the multipliers times the temperature."""
-    multipliers, temperature = question
-    scores = scored(part, point, rounds, voices).scores
-    respond = SoftmaxResponse(scores * (GRAIN / temperature), np.ones(len(scores)))
-    soft = bag_sums(respond, respond(part.groups.spread(multipliers)), part.groups)
-    labels = _best(part, scores, in_grains(multipliers * temperature))
-    return Priced(soft, part.groups.sum(np.eye(part.n_classes)[labels]))
+    """Return what rows of some bags take when prices are multipliers times a temperature."""
+    asked, multipliers, temperature = question
+    rows, groups = part.groups.only(asked)
+    scores = scored(part, point, rounds, voices).scores[rows]
+    respond = SoftmaxResponse(scores * (GRAIN / temperature), np.ones(len(rows)))
+    soft = bag_sums(respond, respond(groups.spread(multipliers)), groups)
+    labels = np.argmax(scores + in_grains(multipliers * temperature)[groups.codes], axis=1)
+    return Priced(soft, groups.sum(np.eye(part.n_classes)[labels]))
 
 
 def in_grains(prices: FloatArray) -> IntArray:

@@ -9,7 +9,7 @@ sums, and nothing else. The iterates are those of `descend_with_momentum`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +17,11 @@ import numpy as np
 from scipy import linalg
 
 from apportion._typing import FloatArray
+from apportion.distributed.bag_sums import BagSums
 from apportion.distributed.cluster import Cluster
+from apportion.distributed.layout import Layout
 from apportion.distributed.part import Point
-from apportion.distributed.spanning import SpanningBags
-from apportion.distributed.steps import BagSums, Sums, added, answered
+from apportion.distributed.steps import Sums, added, answered
 from apportion.progress import tell
 from apportion.solve import Status
 
@@ -76,38 +77,19 @@ class Loop:
     ----------
     cluster : Cluster
         Where the partitions are.
-    parts : list of futures
+    layout : Layout
         The partitions.
-    across : sequence of bool
-        Which of them hold rows of bags that lie in several.
-    bags : SpanningBags
-        These bags.
-    shared, masses : ndarray
-        ZᵀZ and Λ.
     alpha : float
         How far labels travel.
-    n_classes : int
-        The number of classes.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        parts: list[Any],
-        across: Sequence[bool],
-        bags: SpanningBags,
-        shared: FloatArray,
-        masses: FloatArray,
-        alpha: float,
-        n_classes: int,
-    ) -> None:
-        self.cluster, self.bags = cluster, bags
-        self.holders = [part for part, holds in zip(parts, across, strict=True) if holds]
-        self.others = [part for part, holds in zip(parts, across, strict=True) if not holds]
-        self.alpha, self.masses = alpha, masses
-        self.weight = 2.0 if n_classes == 2 else 1.0
+    def __init__(self, cluster: Cluster, layout: Layout, alpha: float) -> None:
+        self.cluster, self.bags = cluster, layout.across
+        self.holders, self.others = layout.holders, layout.others
+        self.alpha, self.masses = alpha, layout.masses
+        self.weight = 2.0 if len(layout.classes) == 2 else 1.0
         self._factor = linalg.cho_factor(
-            np.diag(masses) - alpha * shared, lower=True, check_finite=False
+            np.diag(layout.masses) - alpha * layout.shared, lower=True, check_finite=False
         )
         self.asked = 0
         self.bytes_per_request = 0

@@ -14,14 +14,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from apportion._typing import AnyArray, FloatArray, IntArray, UIntArray
+from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.bags import Bags
 from apportion.decode import Quotas
+from apportion.distributed.bag_sums import BagSums, bag_sums, no_sums
 from apportion.distributed.ties import Tied
-from apportion.graph.anchor import _sparse_rows
+from apportion.graph.anchor import _sparse_rows, _without_own
 from apportion.graph.row_parts import multiply
 from apportion.hashing import ranks_of
-from apportion.multipliers import Groups, Response, SimplexResponse
+from apportion.multipliers import Groups, SimplexResponse
 from apportion.project import MassProjection
 
 Found = TypeVar("Found")
@@ -90,17 +91,17 @@ class Stand:
         The soft labels.
     open : SimplexResponse
         Rows of bags that lie in several partitions, which answer the multipliers.
-    answer : Response, optional
-        What these rows answer.
+    bags : BagSums
+        What these rows answer, added up.
     measured : tuple, optional
         What the other rows add up to.
     """
 
     B: FloatArray
-    multipliers: FloatArray | None
+    multipliers: FloatArray
     F: FloatArray
     open: SimplexResponse
-    answer: Response | None = None
+    bags: BagSums
     measured: Any = None
 
 
@@ -180,6 +181,15 @@ class Part:
         shares = self.design.masses[self.ties.indices.reshape(shape)]
         return np.einsum("is,is->i", weights, weights / shares)[:, None]
 
+    @property
+    def strengths(self) -> FloatArray:
+        """How strongly each row is tied to others."""
+        return _without_own(self.own)[:, 0]
+
+    def components(self, of_anchors: IntArray) -> IntArray:
+        """Return each row's connected component, from those of the anchors."""
+        return of_anchors[self.ties.indices[self.ties.indptr[:-1]]]
+
     @cached_property
     def bags(self) -> Bags:
         """The bags that lie in this partition alone, with their rows."""
@@ -212,11 +222,20 @@ class Part:
         stand = known[0] if known else self._reached(point.B)
         others = [one for one in self._stands if one is not stand]
         self._stands = [*others[-(_POINTS - 1) :], stand]
-        if stand.multipliers is None or not np.array_equal(stand.multipliers, point.multipliers):
-            stand.answer = stand.open(self.groups.spread(point.multipliers))
-            stand.F[self.across] = self.projection.to_columns(stand.answer.labels)
-            stand.multipliers = point.multipliers
+        changed = (stand.multipliers != point.multipliers).any(axis=1)
+        if changed.any():
+            self._answer(stand, point.multipliers, changed)
         return stand
+
+    def _answer(self, stand: Stand, multipliers: FloatArray, changed: BoolArray) -> None:
+        """Let the rows of some bags across partitions answer other multipliers."""
+        rows, groups = self.groups.only(changed)
+        respond = stand.open.take(rows)
+        answer = respond(groups.spread(multipliers[changed]))
+        stand.F[self.across.start + rows] = self.projection.to_columns(answer.labels)
+        for field, found in zip(stand.bags, bag_sums(respond, answer, groups), strict=True):
+            field[changed] = found
+        stand.multipliers = multipliers
 
     def _reached(self, B: FloatArray) -> Stand:
         project, alone = self.projection, self.alone
@@ -225,7 +244,10 @@ class Part:
         came = project.from_columns(f[self.across].copy())
         if self.n_rows:
             f[alone] = project(f[alone])
-        return Stand(B, None, f, SimplexResponse(came, np.ones(len(came))))
+        n_across, c = self.groups.n_groups, self.n_classes
+        unknown = np.full((n_across, c), np.nan)
+        respond = SimplexResponse(came, np.ones(len(came)))
+        return Stand(B, unknown, f, respond, no_sums(n_across, c))
 
     def remembered(self, what: str, number: int, find: Callable[[], Found]) -> Found:
         """Return what was found in a round before, or find it; the last rounds are remembered."""

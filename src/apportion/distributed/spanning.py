@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from apportion._typing import BoolArray, FloatArray
-from apportion.distributed.steps import BagSums
+from apportion.distributed.bag_sums import BagSums
 from apportion.multipliers import best_common_shift, dual_gradient, newton_step
 
 _MOST_STEPS = 60

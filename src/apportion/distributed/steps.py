@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apportion._typing import FloatArray
+from apportion.distributed.bag_sums import BagSums
 from apportion.distributed.part import Part, Point
 from apportion.graph.row_parts import some_rows, transposed
-from apportion.multipliers import Groups, Response, SimplexResponse, SoftmaxResponse, group_hessian
 from apportion.threads import BLOCK_ROWS, in_threads, slices
 
 
@@ -33,25 +33,6 @@ class Sums(NamedTuple):
     onward: float
 
 
-class BagSums(NamedTuple):
-    """What rows of bags that lie in several partitions answer to multipliers, added up.
-
-    Attributes
-    ----------
-    masses : ndarray of shape (n_spanning, n_classes)
-        The sums of soft labels.
-    value, magnitude : ndarray of shape (n_spanning,)
-        What the rows' answers are worth, and the size of that.
-    hessian : ndarray of shape (n_spanning, n_classes, n_classes)
-        How the sums follow the multipliers.
-    """
-
-    masses: FloatArray
-    value: FloatArray
-    magnitude: FloatArray
-    hessian: FloatArray
-
-
 class Answer(NamedTuple):
     """What a partition answers to a trial: sums over all rows, and over bags across partitions."""
 
@@ -73,20 +54,7 @@ def answered(
     if stand.measured is None:
         stand.measured = _measured(part, part.alone, stand.F, *passed)
     rows = added([stand.measured, _measured(part, part.across, stand.F, *passed)])
-    assert stand.answer is not None
-    return Answer(rows, bag_sums(stand.open, stand.answer, part.groups))
-
-
-def bag_sums(
-    respond: SimplexResponse | SoftmaxResponse, answer: Response, groups: Groups
-) -> BagSums:
-    """Return what rows answered to the multipliers of their bags, added up."""
-    return BagSums(
-        groups.sum(answer.labels),
-        groups.sum(answer.value),
-        groups.sum(np.abs(answer.value)),
-        group_hessian(respond, answer, groups),
-    )
+    return Answer(rows, BagSums(*(one.copy() for one in stand.bags)))
 
 
 def _measured(

@@ -166,9 +166,9 @@ class AnchorGraph(Graph):
     def components(self) -> tuple[int, IntArray]:
         """Return the number of connected components and each row's component; found once."""
         if self._components is None:
-            number, labels = connected_components(self.shared_ties() > _NEGLIGIBLE, directed=False)
+            number, labels = anchor_components(self.shared_ties())
             first = self.ties_.indices[self.ties_.indptr[:-1]]
-            self._components = int(number), labels[first].astype(np.intp)
+            self._components = number, labels[first]
         return self._components
 
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
@@ -271,6 +271,12 @@ class AnchorGraph(Graph):
                 f"Got {self.n_anchors!r}."
             )
         return int(self.n_anchors)
+
+
+def anchor_components(shared: FloatArray) -> tuple[int, IntArray]:
+    """Return the number of connected components and each anchor's component, from Zᵀ Z."""
+    number, labels = connected_components(shared > _NEGLIGIBLE, directed=False)
+    return int(number), labels.astype(np.intp)
 
 
 def rows_for_anchors(wanted: int) -> int:
