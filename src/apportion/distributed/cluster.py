@@ -18,6 +18,13 @@ _log = logging.getLogger("apportion")
 
 _BRANCHES = 8
 
+_KEEP_MEMORY = {
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 2**30,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 2**30,
+}
+"""Dask lets workers give every large array's memory back at once, and clear it when they get it
+again, which takes longer than the work on it."""
+
 
 def _itself(value: Any) -> Any:
     return value
@@ -153,9 +160,12 @@ def started(scheduler: str | None, n_workers: int | None) -> Iterator[tuple[Any,
         with client:
             yield client, _described(client, f"the cluster of {scheduler}")
         return
+    import dask
+
     count = n_workers or n_threads()
     free = free_bytes()
     with (
+        dask.config.set(_KEEP_MEMORY),
         distributed.LocalCluster(
             n_workers=count,
             threads_per_worker=1,
