@@ -11,6 +11,7 @@ bytes that each moves.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import subprocess
 import sys
@@ -123,6 +124,8 @@ def on_cluster(folder: Path, workers: int) -> None:
 
     with cluster(None, workers) as (client, where):
         print(where)
+        logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stdout)
+        logging.getLogger("apportion").setLevel(logging.INFO)
         stages = Stages()
         started = time.perf_counter()
         with listening(stages):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from functools import cached_property, partial
 from types import SimpleNamespace
 
@@ -33,8 +34,18 @@ from apportion.distributed.decode import Cuts
 from apportion.distributed.memory import bytes_a_row, require_memory
 from apportion.distributed.sample import Head, merged
 from apportion.distributed.spanning import SpanningBags
-from apportion.exceptions import FileError, InputError, OutputError
+from apportion.exceptions import (
+    AmbiguousTotalsWarning,
+    BagDesignWarning,
+    ClusterError,
+    DuplicateRowsWarning,
+    FileError,
+    InputError,
+    IsolatedRowsWarning,
+    OutputError,
+)
 from apportion.multipliers import Groups, SimplexResponse, meet_totals
+from apportion.progress import listening
 from command_line import done, files_of, refused, write
 
 dask = pytest.importorskip("dask")
@@ -129,6 +140,16 @@ class AtOnce:
 
     def scheduler_info(self, n_workers=5):
         return {"workers": {"one": {"memory_limit": self.memory_limit}}}
+
+
+class Forgetful(AtOnce):
+    """A client whose workers live for one task: nothing is remembered from one to the next."""
+
+    def submit(self, work, *arguments, pure=True, priority=0):
+        return Done(pickle.loads(pickle.dumps(work(*map(self._as_sent, arguments)))))
+
+    def _as_sent(self, argument):
+        return pickle.loads(pickle.dumps(settled(argument)))
 
 
 @pytest.fixture
@@ -266,6 +287,24 @@ def test_worker_processes_find_the_labels_of_one_machine(request, known, workers
     assert compared(model, known.single, client) == 0
 
 
+@pytest.mark.parametrize(("c", "kind"), [(2, "across"), (2, "missing"), (3, "unequal")])
+def test_what_a_worker_forgets_is_found_again(at_once, c, kind):
+    X, y = some_rows(400, c)
+    bags = bags_of(kind, 400)
+    totals = totals_of("exact", y, bags)
+    found = [
+        LPLLP(12, tol=1e-4).fit(cut(X, 3), bags=bags, proportions=totals, client=client)
+        for client in (at_once, Forgetful())
+    ]
+    one, other = (model.labels().compute() for model in found)
+    np.testing.assert_array_equal(one, other)
+    one, other = (model.label_distributions().compute() for model in found)
+    np.testing.assert_allclose(one, other, atol=1e-9)
+    assert found[0].n_iter_ == found[1].n_iter_
+    assert len(found[0]._found.rounds) == len(found[1]._found.rounds) > 1
+    assert found[0].bag_report_.tied == found[1].bag_report_.tied
+
+
 # --- A worker is killed; a run is interrupted.
 
 
@@ -274,8 +313,8 @@ class Hooked(Checkpoint):
 
     after, act = 3, staticmethod(lambda path: None)
 
-    def __init__(self, path, anchors, run):
-        super().__init__(path, anchors, run, seconds=0.0)
+    def __init__(self, *run):
+        super().__init__(*run, seconds=0.0)
         self.count = 0
 
     def __call__(self, state):
@@ -312,6 +351,32 @@ def test_a_worker_killed_in_the_loop_changes_no_label(monkeypatch, two_workers, 
     assert compared(model, known.single, two_workers) == 0
     assert not (tmp_path / "run.npz").exists()
     two_workers.wait_for_workers(2, timeout=30)
+
+
+def test_a_worker_killed_while_labels_are_refined_changes_no_label(two_workers, known):
+    two_workers.wait_for_workers(2, timeout=30)
+    killed = []
+
+    def kill(stage, done):
+        if stage == "refining" and not killed:
+            killed.append(min(two_workers.run(os.getpid).values()))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with listening(kill):
+        model = fitted(known, two_workers, 4)
+    assert len(killed) == 1
+    assert compared(model, known.single, two_workers) == 0
+    two_workers.wait_for_workers(2, timeout=30)
+
+
+def test_a_task_that_kills_its_workers_is_said_in_words(known):
+    class Deadly(AtOnce):
+        def gather(self, futures):
+            raise distributed.KilledWorker("answered-1", None, 3)
+
+    with pytest.raises(ClusterError, match="workers that died of one task, 'answered-1'") as error:
+        fitted(known, Deadly())
+    assert "give the workers more memory, or cut the rows into more" in str(error.value)
 
 
 def interrupt(path):
@@ -390,7 +455,7 @@ def test_checkpoints_hold_no_rows_and_are_written_now_and_then(at_once, known, t
             assert max(max(file[name].shape, default=0) for name in file.files) < 100
     assert abs(sizes[0] - sizes[1]) < 200
     state = SimpleNamespace()
-    waiting = Checkpoint(tmp_path / "none.npz", np.zeros((1, 1)), "run", seconds=1e6)
+    waiting = Checkpoint(tmp_path / "none.npz", 1, np.zeros((1, 1)), "run", seconds=1e6)
     waiting._last = time.monotonic()
     waiting(state)
     assert not (tmp_path / "none.npz").exists()
@@ -688,10 +753,13 @@ def as_parts(codes, hashes, grains, where, n_parts):
     seed=st.integers(0, 10**5),
     c=st.integers(2, 4),
     n_parts=st.integers(1, 12),
-    digits=st.sampled_from([1, 2, 9]),
+    digits=st.sampled_from([0, 1, 2, 9]),
     lopsided=st.booleans(),
+    alike=st.booleans(),
 )
-def test_labels_across_partitions_are_the_best_of_their_counts(seed, c, n_parts, digits, lopsided):
+def test_labels_across_partitions_are_the_best_of_their_counts(
+    seed, c, n_parts, digits, lopsided, alike
+):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(20, 1500))
     codes = np.sort(rng.integers(3, size=n))
@@ -701,7 +769,8 @@ def test_labels_across_partitions_are_the_best_of_their_counts(seed, c, n_parts,
     labels = rng.choice(c, size=n, p=[0.97, *[0.03 / (c - 1)] * (c - 1)] if lopsided else None)
     quotas = np.zeros((codes.max() + 1, c), dtype=np.intp)
     np.add.at(quotas, (codes, labels), 1)
-    hashes = rng.permutation(n).astype(np.uint64)
+    hashes = rng.integers(2**64, size=n, dtype=np.uint64)
+    hashes = hashes // np.uint64(2**61) if alike else hashes
     grains = np.rint(F / 1e-9).astype(np.int64)
     where = rng.integers(n_parts, size=n)
     parts, rows = as_parts(codes, hashes, grains, where, n_parts)
@@ -712,7 +781,12 @@ def test_labels_across_partitions_are_the_best_of_their_counts(seed, c, n_parts,
 
     mass = quotas.astype(float)
     bags = Bags(tuple(range(len(mass))), np.arange(c), codes, mass, mass, np.full(n, -1))
-    theirs = Quotas(bags, hashes.astype(np.intp))(F)
+    ranks = np.empty(n, dtype=np.intp)
+    place = np.empty(n, dtype=np.intp)
+    for mine in rows:
+        place[mine] = np.arange(len(mine))
+    ranks[np.lexsort([place, where, hashes])] = np.arange(n)
+    theirs = Quotas(bags, ranks)(F)
     counts = np.zeros_like(quotas)
     np.add.at(counts, (codes, ours), 1)
     np.testing.assert_array_equal(counts, quotas)
@@ -722,10 +796,34 @@ def test_labels_across_partitions_are_the_best_of_their_counts(seed, c, n_parts,
         assert ours_worth == pytest.approx(theirs_worth, abs=n)
     else:
         assert ours_worth == theirs_worth
-    if c == 2 or digits == 9:  # of more classes, chains of three rows may be tied
+    if c == 2:
+        np.testing.assert_array_equal(ours, theirs.labels)
+    elif digits == 9:  # else chains of three rows may be tied
         assert not ((ours != theirs.labels) & ~theirs.tied).any()
     if c == 2 or (ours == theirs.labels).all():
         np.testing.assert_array_equal(tied, theirs.tied)
+
+
+def test_many_bags_are_cut_a_few_bits_at_a_time():
+    rng = np.random.default_rng(0)
+    n, n_bags = 12_000, 3_000
+    codes = np.sort(np.concatenate([np.arange(n_bags), rng.integers(n_bags, size=n - n_bags)]))
+    grains = rng.integers(2**30, size=(n, 2))
+    where = rng.integers(4, size=n)
+    take = rng.integers(np.bincount(codes) + 1)
+    quotas = np.column_stack([np.bincount(codes) - take, take])
+    parts, rows = as_parts(codes, rng.permutation(n).astype(np.uint64), grains, where, 4)
+    client = AtOnce()
+    cut = Cuts(Cluster(client), parts, quotas)(None, [], None)
+    assert max(one.counts.size for one in client.back) == n_bags * 16
+    second = np.zeros(n, dtype=bool)
+    for mine, part in zip(rows, parts, strict=True):
+        second[mine] = on_labels.said(part, None, [on_labels.Round(None, cut)]).labels == 1
+    np.testing.assert_array_equal(np.bincount(codes[second], minlength=n_bags), take)
+    score = grains[:, 1]
+    for bag in range(n_bags):
+        mine = codes == bag
+        assert score[mine & second].min(initial=2**40) > score[mine & ~second].max(initial=-1)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 64, 65, 130])
@@ -776,19 +874,81 @@ def workers_of(*limits):
 
 
 def test_too_little_memory_is_said_before_it_is_used(at_once, known):
-    need = int(1.3 * 1e6 * bytes_a_row(4, 5))
-    require_memory(workers_of(need), 10**6, 4, 5)
-    require_memory(workers_of(None, 0), 10**6, 4, 5)
-    require_memory(workers_of(need // 2 + 1, need), 10**6, 4, 5)
-    with pytest.raises(MemoryError, match=r"1,000,000 rows of 4 classes need .* on each of 2") as e:
-        require_memory(workers_of(need // 8, need), 10**6, 4, 5)
+    run = (10**6, 20, 50, 4, 5)  # rows, features, partitions, classes, anchors a row
+    fixed = 200 * 2**20 + int(1.3 * 16 * 20 * 10**6 / 50) + 2
+    held = int(1.3 * 1e6 * bytes_a_row(4, 5))
+    require_memory(workers_of(fixed + held), *run)
+    require_memory(workers_of(None, 0), *run)
+    require_memory(workers_of(fixed + held // 2 + 1, fixed + held), *run)
+    says = "1,000,000 rows of 4 classes in 50 partitions need .* on each of 2 workers"
+    with pytest.raises(MemoryError, match=says) as e:
+        require_memory(workers_of(fixed + held // 8, fixed + held), *run)
     many = int(str(e.value).split("Use ")[1].split()[0])
-    require_memory(workers_of(*[need // 8] * many), 10**6, 4, 5)
+    require_memory(workers_of(*[fixed + held // 8] * many), *run)
     with pytest.raises(MemoryError):
-        require_memory(workers_of(*[need // 8] * (many - 1)), 10**6, 4, 5)
+        require_memory(workers_of(*[fixed + held // 8] * (many - 1)), *run)
+    with pytest.raises(MemoryError, match="more and smaller partitions"):
+        require_memory(workers_of(fixed // 2, fixed // 2), *run)
     small = AtOnce(memory_limit=1000)
     with pytest.raises(MemoryError, match="the smallest has"):
         fitted(known, small)
+
+
+# --- What totals and similarities leave open.
+
+
+def warnings_of(X, bags, totals, n_parts=3, **settings):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = LPLLP(**settings).fit(
+            cut(X, n_parts), bags=bags, proportions=totals, client=AtOnce()
+        )
+    return model, {one.category: str(one.message) for one in caught}
+
+
+def test_classes_that_no_bag_tells_apart_are_named(known):
+    halves = np.arange(200) % 2
+    totals = Totals.from_proportions({0: [0.5, 0.5], 1: [0.5, 0.5]}, classes=["sit", "stand"])
+    model, told = warnings_of(known.X[:200], halves, totals)
+    assert "No bag tells 'sit' from 'stand' apart" in told[BagDesignWarning]
+    assert "Bags with different proportions would tell them apart" in told[BagDesignWarning]
+    assert model.diagnosis_.findings
+    _, told = warnings_of(known.X, known.bags, known.totals)
+    assert told == {}
+
+
+def test_equal_and_lonely_rows_are_counted():
+    bags, totals = np.arange(60) % 3, {0: [1, 0], 1: [0, 1], 2: [0.5, 0.5]}
+    model, told = warnings_of(np.ones((60, 2)), bags, totals)
+    assert "All 60 rows are tied to one anchor" in told[DuplicateRowsWarning]
+    assert model.bag_report_.tied == {"quota": 20}, "all rows of the bag of halves"
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    X[7] = 1e6
+    _, told = warnings_of(X, bags, totals, n_anchors=12, n_nearest=1)
+    assert "1 of 60 rows have almost no similar row, 1 of them none" in told[IsolatedRowsWarning]
+
+
+@pytest.mark.filterwarnings("ignore::apportion.exceptions.IsolatedRowsWarning")
+def test_rows_out_of_reach_and_totals_of_several_answers_are_told():
+    rng = np.random.default_rng(0)
+    group = np.arange(120) // 40
+    X = rng.normal(size=(120, 2)) + 1000.0 * group[:, None]
+    settings = {"n_anchors": 12, "n_nearest": 2}
+    nan = float("nan")
+    _, told = warnings_of(X, group, {0: [1, 0], 1: [0, 1], 2: [nan, nan]}, **settings)
+    assert "40 of 120 rows are out of reach of any known total" in told[IsolatedRowsWarning]
+    mixed = np.arange(120) % 2
+    model, told = warnings_of(X, mixed, {0: [0.4, 0.6], 1: [0.6, 0.4]}, **settings)
+    assert "The totals may admit several labellings" in told[AmbiguousTotalsWarning]
+    assert "3 groups that the totals leave room to shift" in told[AmbiguousTotalsWarning]
+    assert model.unique_ is None
+    for totals in ({0: [1, 0], 1: [0, 1]}, {0: [1, 0], 1: [1, 0]}):
+        model, told = warnings_of(X, mixed, totals, **settings)
+        assert AmbiguousTotalsWarning not in told, "every row is at a bound"
+        assert model.unique_ is True
+    model, told = warnings_of(X, group, {0: [0.5, 0.5], 1: [0.4, 0.6], 2: [0.3, 0.7]}, **settings)
+    assert AmbiguousTotalsWarning not in told, "one bag a group"
+    assert model.unique_ is True
 
 
 # --- Labels in files.
@@ -920,6 +1080,7 @@ def test_the_command_labels_a_folder(small_folder):
     names = np.array(["sleep", "tv"])[single.transduction_]
     assert table["label"].to_pylist() == names.tolist()
     assert "a local cluster: 1 worker" in result.stderr
+    assert "60 rows in 2 partitions: a worker needs about 0.20 GiB" in result.stderr
     assert "60 rows, 2 partitions, 1 bag in several of them" in result.stderr
     assert "written: labels, 2 files" in result.stderr
     refused(*COMMAND, "--output", "labels", code=3, says="0.parquet is there already")

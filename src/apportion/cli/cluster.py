@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from apportion.cli.show import show_bags
-from apportion.cli.talk import CommandLineError, say, stages, with_exit_codes
+from apportion.cli.talk import CommandLineError, log_said, say, stages, with_exit_codes
 from apportion.exceptions import counted
 from apportion.files.sheet import read_sheet
 from apportion.files.totals_table import Unit, read_totals
@@ -98,8 +99,10 @@ def cluster(
     model = LPLLP(n_anchors, alpha=alpha, refine=refine, checkpoint=checkpoint)
     with started(scheduler, workers) as (client, where):
         say([where], quiet)
-        with stages(quiet):
+        with stages(quiet), log_said(quiet), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
             model.fit(folder, bags=bags, proportions=totals, features=features, client=client)
+        say([str(one.message) for one in caught], quiet)
         files = model.to_parquet(output, keep=keep or (), force=force)
         say(
             [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -96,6 +97,25 @@ def say(notes: Iterable[str], quiet: bool, title: str = "") -> None:
         talk.print(title)
     for line in lines:
         talk.print(f"  {printable(line)}" if title else printable(line))
+
+
+@contextmanager
+def log_said(quiet: bool) -> Iterator[None]:
+    """Say what the library logs."""
+
+    class Saying(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say([record.getMessage()], quiet)
+
+    log, handler = logging.getLogger("apportion"), Saying()
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 def printable(text: str) -> str:

@@ -28,6 +28,8 @@ class Checkpoint:
     ----------
     path : path
         The file.
+    n_rows : int
+        The rows of the run.
     anchors : ndarray of shape (n_anchors, n_features)
         The anchors of the run.
     run : str
@@ -36,8 +38,10 @@ class Checkpoint:
         The least time between two writings.
     """
 
-    def __init__(self, path: Path, anchors: FloatArray, run: str, seconds: float = 5.0) -> None:
-        self._path, self._anchors, self._run = path, anchors, run
+    def __init__(
+        self, path: Path, n_rows: int, anchors: FloatArray, run: str, seconds: float = 5.0
+    ) -> None:
+        self._path, self._n_rows, self._anchors, self._run = path, n_rows, anchors, run
         self._seconds, self._last = seconds, -np.inf
 
     def __call__(self, state: State) -> None:
@@ -49,7 +53,7 @@ class Checkpoint:
         for name, point in (("point", state.point), ("point_before", state.point_before)):
             arrays |= {f"{name}_B": point.B, f"{name}_multipliers": point.multipliers}
         arrays |= {"energies": np.array(state.energies), "anchors": self._anchors}
-        arrays["run"] = np.array(self._run)
+        arrays |= {"n_rows": np.array(self._n_rows), "run": np.array(self._run)}
         with replacing(self._path, force=True) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)
         self._last = time.monotonic()
@@ -63,8 +67,8 @@ def run_of(totals: Totals, n_partitions: int, **settings: Any) -> str:
     return told.hexdigest()
 
 
-def read_checkpoint(path: Path, run: str) -> tuple[FloatArray, State]:
-    """Return the anchors and the state of an interrupted run."""
+def read_checkpoint(path: Path, run: str) -> tuple[int, FloatArray, State]:
+    """Return the rows, the anchors and the state of an interrupted run."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -76,7 +80,7 @@ def read_checkpoint(path: Path, run: str) -> tuple[FloatArray, State]:
             point_before=Point(arrays["point_before_B"], arrays["point_before_multipliers"]),
             energies=arrays["energies"].tolist(),
         )
-        anchors = arrays["anchors"]
+        n_rows, anchors = int(arrays["n_rows"]), arrays["anchors"]
         same = str(arrays["run"]) == run
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
         raise FileError(
@@ -92,4 +96,4 @@ def read_checkpoint(path: Path, run: str) -> tuple[FloatArray, State]:
             "one of the same rows, partitions, totals and settings",
             "delete it to begin anew, or name another file",
         )
-    return anchors, state
+    return n_rows, anchors, state

@@ -184,14 +184,21 @@ class LPLLP(BaseEstimator):
         )
         resume = None
         if path is not None and path.exists():
-            anchors, resume = read_checkpoint(path, run)
+            n_rows, anchors, resume = read_checkpoint(path, run)
             _log.info("going on from %s, after %d iterations", path, len(resume.energies) - 1)
         else:
             n_rows, anchors = learn_anchors(
                 cluster, source.rows, graph._wanted_anchors(10**12), graph._wanted_anchors
             )
-            require_memory(cluster.client, n_rows, len(totals.classes), self.n_nearest)
-        passed = (lambda state: None) if path is None else Checkpoint(path, anchors, run)
+        require_memory(
+            cluster.client,
+            n_rows,
+            anchors.shape[1],
+            len(source.rows),
+            len(totals.classes),
+            self.n_nearest,
+        )
+        passed = (lambda state: None) if path is None else Checkpoint(path, n_rows, anchors, run)
         layout = lay_out(cluster, source.rows, totals, anchors, self.n_nearest)
         found = fit(
             cluster,

@@ -11,8 +11,9 @@ import numpy as np
 from apportion._typing import AnyArray, FloatArray
 from apportion.distributed.labels import Round, said
 from apportion.distributed.part import Part, Point
-from apportion.distributed.partitions import columns_of, require_column
+from apportion.distributed.partitions import columns_of
 from apportion.exceptions import OutputError, name_some
+from apportion.files.read import no_column
 from apportion.files.write import refuse_to_replace, replacing
 
 
@@ -48,7 +49,8 @@ def refuse_output(
     for file in (read or ()) if keep else ():
         there = columns_of(str(file))
         for name in keep:
-            require_column(name, there, str(file))
+            if name not in there:
+                raise no_column(name, there, str(file))
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is no folder. Name another.")
     for name in names:
@@ -94,7 +96,7 @@ def write_part(
     labels = part.back(said(part, point, rounds).labels)
     kept = pq.read_table(source, columns=list(keep)) if source is not None and keep else None
     columns = {} if kept is None else {name: kept.column(name) for name in keep}
-    columns["label"] = pa.array([classes[h] for h in labels.tolist()])
+    columns["label"] = pa.array(classes).take(pa.array(labels))
     for h, name in enumerate(classes):
         columns[f"mass_{name}"] = pa.array(soft[:, h])
     columns["confidence"] = pa.array(soft[np.arange(len(soft)), labels])

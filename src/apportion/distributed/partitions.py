@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 from apportion._typing import FloatArray, IntArray
 from apportion.distributed.sample import Rows
 from apportion.exceptions import FileError, SupervisionError, name_some
+from apportion.files.read import no_column
 from apportion.tables import _vector, factorize, plain_name
 from apportion.threads import slices
 
@@ -30,14 +32,11 @@ class Partitions:
     ----------
     rows : list of Delayed
         The rows of each.
-    names : list of str
-        What they are called.
     files : list of path, or None
         The files they come from.
     """
 
     rows: list[Any]
-    names: list[str]
     files: list[Path] | None = None
 
 
@@ -57,7 +56,7 @@ def partitions_of(
     features : sequence of str, optional
         Of a dataframe or folder: the columns to use; by default all numbers but the bags.
     """
-    place = {bag: k for k, bag in enumerate(ids)}
+    place = _place(ids)
     if isinstance(X, str | PathLike):
         return _of_folder(Path(X), bags, place, features)
     if hasattr(X, "to_delayed") and hasattr(X, "chunks"):
@@ -72,7 +71,15 @@ def partitions_of(
     )
 
 
-def _of_array(X: Any, bags: Any, place: Mapping[Hashable, int]) -> Partitions:
+def _place(ids: Sequence[Hashable]) -> Any:
+    """Return the places of the bags' ids, as a task that all partitions share."""
+    import dask
+
+    place = {bag: k for k, bag in enumerate(ids)}
+    return dask.delayed(partial(dict, place), pure=False)()
+
+
+def _of_array(X: Any, bags: Any, place: Any) -> Partitions:
     import dask
     import dask.array as da
 
@@ -108,18 +115,16 @@ def _of_array(X: Any, bags: Any, place: Mapping[Hashable, int]) -> Partitions:
     read = dask.delayed(_rows_of, pure=False)
     names = [f"partition {number}" for number in range(len(blocks))]
     return Partitions(
-        [read(*one, place, name) for *one, name in zip(blocks, cells, names, strict=True)], names
+        [read(*one, place, name) for *one, name in zip(blocks, cells, names, strict=True)]
     )
 
 
-def _of_frame(
-    X: Any, bags: Any, place: Mapping[Hashable, int], features: Sequence[str] | None
-) -> Partitions:
+def _of_frame(X: Any, bags: Any, place: Any, features: Sequence[str] | None) -> Partitions:
     import dask
 
     blocks = X.to_delayed()
     if isinstance(bags, str):
-        require_column(bags, list(X.columns), "`bags`")
+        _require_column(bags, list(X.columns), "`bags`")
         cells: list[Any] = [bags] * len(blocks)
     elif not hasattr(bags, "to_delayed"):
         raise SupervisionError(
@@ -138,7 +143,7 @@ def _of_frame(
                 "name a column of X, or cut both alike",
             )
     for name in features or ():
-        require_column(name, list(X.columns), "`features`")
+        _require_column(name, list(X.columns), "`features`")
     named = bags if isinstance(bags, str) else bags.name
     numbers = [one for one in X.select_dtypes("number").columns if one != named]
     chosen = list(features) if features else numbers
@@ -149,14 +154,11 @@ def _of_frame(
         [
             read(block, cell, place, name, chosen)
             for block, cell, name in zip(blocks, cells, names, strict=True)
-        ],
-        names,
+        ]
     )
 
 
-def _of_folder(
-    path: Path, bags: Any, place: Mapping[Hashable, int], features: Sequence[str] | None
-) -> Partitions:
+def _of_folder(path: Path, bags: Any, place: Any, features: Sequence[str] | None) -> Partitions:
     import dask
 
     files = sorted(path.glob("*.parquet"))
@@ -171,7 +173,7 @@ def _of_folder(
     chosen = list(features) if features else _numbers(str(files[0]), bags)
     read = dask.delayed(read_part, pure=False)
     rows = [read(str(file), bags, place, chosen) for file in files]
-    return Partitions(rows, [file.name for file in files], files)
+    return Partitions(rows, files)
 
 
 def read_part(file: str, bags: str, place: Mapping[Hashable, int], features: Sequence[str]) -> Rows:
@@ -181,7 +183,7 @@ def read_part(file: str, bags: str, place: Mapping[Hashable, int], features: Seq
     with _reading(file):
         schema = pq.read_schema(file)
         for name in (bags, *features):
-            require_column(name, schema.names, file)
+            _require_column(name, schema.names, file)
         table = pq.read_table(file, columns=[*features, bags])
     columns = []
     for name in features:
@@ -319,15 +321,9 @@ def _rows(X: FloatArray, bags: Any, place: Mapping[Hashable, int], name: str, co
     return Rows(X, where[codes])
 
 
-def require_column(name: str, columns: Sequence[str], where: str) -> None:
-    """Raise where a column is not among those that there are."""
+def _require_column(name: str, columns: Sequence[str], where: str) -> None:
     if name not in columns:
-        raise FileError(
-            where,
-            f"no column {name!r}",
-            f"the columns {name_some(map(repr, columns), 12)}",
-            "correct the name",
-        )
+        raise no_column(name, list(columns), where)
 
 
 def _require_some(features: Sequence[str], where: str) -> None:

@@ -133,7 +133,8 @@ def warn_of_answers(cluster: Cluster, layout: Layout, found: Reach, point: Any) 
     warnings.warn(
         "The totals may admit several labellings: similar rows form "
         f"{counted(len(reached), 'group')} that the totals leave room to shift. More bags, or "
-        "totals that differ more between bags, would decide; so would more ties between rows (n_nearest).",
+        "totals that differ more between bags, would decide; so would more ties between rows "
+        "(n_nearest).",
         AmbiguousTotalsWarning,
         stacklevel=users_level(),
     )
