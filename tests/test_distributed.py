@@ -46,6 +46,7 @@ from apportion.exceptions import (
 )
 from apportion.multipliers import Groups, SimplexResponse, meet_totals
 from apportion.progress import listening
+from apportion.saved import load_model, save_model
 from command_line import done, files_of, refused, write
 
 dask = pytest.importorskip("dask")
@@ -949,6 +950,45 @@ def test_rows_out_of_reach_and_totals_of_several_answers_are_told():
     model, told = warnings_of(X, group, {0: [0.5, 0.5], 1: [0.4, 0.6], 2: [0.3, 0.7]}, **settings)
     assert AmbiguousTotalsWarning not in told, "one bag a group"
     assert model.unique_ is True
+
+
+# --- New rows, on one machine.
+
+
+@pytest.mark.parametrize("c", [2, 3])
+def test_a_local_model_predicts_as_one_machine_would(at_once, tmp_path, c):
+    X, y = some_rows(600, c)
+    bags = bags_of("unequal", 600)
+    totals = Totals.from_labels(np.array(["a", "b", "c"])[y], bags)
+    single = on_one_machine(X, bags, totals)
+    model = LPLLP(N_ANCHORS).fit(cut(X, 3), bags=bags, proportions=totals, client=at_once)
+    local = model.local_model()
+    model.close()
+    new = np.vstack([some_rows(50, c, seed=1)[0], X[:5]])
+    far = np.vstack([new, np.full((1, 4), 1e5)])
+    np.testing.assert_allclose(local.predict_proba(new), single.predict_proba(new), atol=1e-6)
+    np.testing.assert_array_equal(local.predict(new), single.predict(new))
+    for one in (local, single):
+        with pytest.warns(IsolatedRowsWarning, match="1 of 56 new rows"):
+            one.predict(far)
+    np.testing.assert_allclose(local.graph_._usual_scales, single.graph_._usual_scales)
+    np.testing.assert_array_equal(local.graph_._anchor_is_row, single.graph_._anchor_is_row)
+    save_model(tmp_path / "model.apportion", local)
+    again = load_model(tmp_path / "model.apportion").model
+    np.testing.assert_array_equal(again.predict(new), single.predict(new))
+    with pytest.raises(ValueError, match="The fit was closed"):
+        model.labels()
+
+
+def test_a_local_model_knows_the_names_of_features(at_once, known, tmp_path):
+    folder = folder_of(known, tmp_path / "rows")
+    names = ["x2", "x0"]
+    model = LPLLP(N_ANCHORS).fit(
+        folder, bags="bag", features=names, proportions=known.totals, client=at_once
+    )
+    local = model.local_model()
+    assert local.feature_names_in_.tolist() == names
+    assert set(local.predict(frame_of(known)[names])) <= set(known.totals.classes)
 
 
 # --- Labels in files.

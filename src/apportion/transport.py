@@ -176,7 +176,9 @@ def _exchange(kinds: _Kinds, shares: IntArray) -> IntArray:
         rows, some = kinds.only(unmet)
         rounds = 4
         if np.abs(surplus).sum(axis=1).max() > 32:
-            listed = _shortlist(some, shares[rows])
+            most = np.full(len(some.quotas), _SHORTLIST)
+            there = shares[rows] > 0
+            listed = np.flatnonzero(cheapest_to_move(some.scores, there, some.codes, most))
             rows, some = rows[listed], some.take(listed, surplus[unmet], shares[rows])
             rounds = _SHORTLIST - 1
         part = shares[rows]
@@ -217,20 +219,33 @@ def _move_once(kinds: _Kinds, shares: IntArray) -> bool:
     return True
 
 
-def _shortlist(kinds: _Kinds, shares: IntArray) -> IntArray:
-    """Return the kinds among the cheapest to move between some pair of classes of their group."""
-    listed = np.zeros(len(kinds.codes), dtype=bool)
-    c = kinds.scores.shape[1]
+def cheapest_to_move(
+    scores: IntArray, there: BoolArray, codes: IntArray, most: IntArray
+) -> BoolArray:
+    """Return which kinds are among the cheapest to move between some pair of classes.
+
+    Parameters
+    ----------
+    scores : ndarray of int, of shape (n_kinds, n_classes)
+        What each kind is worth in each class.
+    there : ndarray of bool, of shape (n_kinds, n_classes)
+        Which kinds have rows in which class.
+    codes : ndarray of shape (n_kinds,)
+        Their groups, sorted.
+    most : ndarray of shape (n_groups,)
+        How many kinds of a group to name for every pair of classes.
+    """
+    listed = np.zeros(len(codes), dtype=bool)
+    c = scores.shape[1]
     for a in range(c):
-        here = np.flatnonzero(shares[:, a] > 0)
-        codes = kinds.codes[here]
-        starts = np.searchsorted(codes, np.arange(len(kinds.quotas)))
+        here = np.flatnonzero(there[:, a])
+        groups = codes[here]
+        first = np.arange(len(here)) - np.searchsorted(groups, np.arange(len(most)))[groups]
         for b in range(c):
             if b != a:
-                loss = kinds.scores[here, a] - kinds.scores[here, b]
-                order = np.lexsort((loss, codes))
-                listed[here[order[np.arange(len(here)) - starts[codes] < _SHORTLIST]]] = True
-    return np.flatnonzero(listed)
+                order = np.lexsort((scores[here, a] - scores[here, b], groups))
+                listed[here[order[first < most[groups]]]] = True
+    return listed
 
 
 def _cheapest_moves(kinds: _Kinds, shares: IntArray) -> tuple[IntArray, IntArray]:

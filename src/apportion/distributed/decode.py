@@ -19,16 +19,13 @@ from apportion._typing import BoolArray, FloatArray, IntArray, UIntArray
 from apportion.decode import GRAIN
 from apportion.distributed.bag_sums import BagSums
 from apportion.distributed.cluster import Cluster
-from apportion.distributed.labels import (
-    HASH_BITS,
-    SCORE_BITS,
+from apportion.distributed.labels import of_scores
+from apportion.distributed.levels import HASH_BITS, SCORE_BITS, Digit, Levels, binned
+from apportion.distributed.prices import (
     Candidates,
-    Digit,
-    Levels,
     Priced,
     Prices,
     Trial,
-    binned,
     cheapest,
     in_grains,
     least,
@@ -112,7 +109,7 @@ class Cuts:
             bits = min(self._bits, shift)
             shift -= bits
             digit = Digit((*known, prefix), undecided, shift, bits)
-            counts = self._total(binned, asked, digit).counts
+            counts = self._cluster.total(self._answers(asked, binned, digit)).counts
             up_to = np.cumsum(counts, axis=1)
             value = np.argmax(up_to >= need[:, None], axis=1)
             there = counts[every, value]
@@ -133,12 +130,12 @@ class Cuts:
         cut = Prices(prices)
         cluster = self._cluster
         if moves.any():
-            sent, most = cluster.send(prices), cluster.send(np.where(moves > 0, moves + 1, 0))
-            lists = cluster.on_each(shortlisted, self._parts, *asked, sent, most)
-            listed: Candidates = cluster.total(lists, cheapest, np.where(moves > 0, moves + 1, 0))
+            most = np.where(moves > 0, moves + 1, 0)
+            lists = self._answers(asked, shortlisted, prices, most)
+            listed: Candidates = cluster.total(lists, cheapest, most)
             self.n_looked += len(listed.bag)
             cut = cut._replace(moved=_moved(listed, surplus))
-        losses = cluster.on_each(lost, self._parts, *asked, cluster.send(cut))
+        losses = self._answers(asked, lost, cut)
         return cut._replace(losses=cluster.total(losses, least).least)
 
     def _near(self, asked: tuple[Any, ...]) -> tuple[IntArray, IntArray]:
@@ -176,13 +173,16 @@ class Cuts:
         temperature: float,
     ) -> BagSums:
         """Return what rows of some bags answer to prices, and let `best` hear of them."""
-        answer: Priced = self._total(priced, asked, Trial(bags, multipliers, temperature))
+        trial = Trial(bags, multipliers, temperature)
+        answer: Priced = self._cluster.total(self._answers(asked, priced, trial))
         best.hear(bags, in_grains(multipliers * temperature), answer.counts)
         return answer.soft
 
-    def _total(self, work: Callable[..., Any], asked: tuple[Any, ...], question: Any) -> Any:
-        sent = self._cluster.send(question)
-        return self._cluster.total(self._cluster.on_each(work, self._parts, *asked, sent))
+    def _answers(
+        self, asked: tuple[Any, ...], answer: Callable[..., Any], *question: Any
+    ) -> list[Any]:
+        sent = [self._cluster.send(one) for one in question]
+        return self._cluster.on_each(of_scores, self._parts, *asked, answer, *sent)
 
 
 class _Best:

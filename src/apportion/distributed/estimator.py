@@ -28,8 +28,11 @@ from apportion.distributed.output import (
     write_part,
 )
 from apportion.distributed.partitions import Partitions, partitions_of
+from apportion.estimators import lp_llp
 from apportion.exceptions import users_level
 from apportion.graph import AnchorGraph
+from apportion.graph.anchor import usual_scales
+from apportion.graph.neighbours import FlatSearch
 from apportion.solve import Status
 from apportion.totals import Totals, as_totals
 
@@ -293,6 +296,37 @@ class LPLLP(BaseEstimator):
             for part, *where in zip(found.layout.parts, files, sources, strict=True)
         ]
         return [Path(one) for one in self._cluster.gather(written)]
+
+    def local_model(self) -> lp_llp.LPLLP:
+        """Return a model that predicts new rows on one machine, and that `save_model` can keep.
+
+        It holds the anchors and what they say, as `apportion.LPLLP(AnchorGraph())` would after the
+        same fit; of the rows, it knows nothing.
+        """
+        found, layout = self._fitted(), self._fitted().layout
+        settings: dict[str, Any] = {"n_anchors": self.n_anchors, "n_nearest": self.n_nearest}
+        state = {
+            "anchors": layout.anchors,
+            "usual_scales": usual_scales(layout.near, FlatSearch(layout.anchors)),
+            "anchor_is_row": layout.near.same > 0,
+        }
+        model = lp_llp.LPLLP(
+            AnchorGraph(**settings),
+            alpha=self.alpha,
+            refine=self.refine,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        voices = found.state.here / layout.masses[:, None]
+        if len(self.classes_) == 2:
+            voices = np.hstack([1.0 - voices, voices])
+        graph = AnchorGraph.from_state(settings, state)
+        model._restore(self.classes_, graph, {"voices": voices, "overall": layout.overall})
+        model.n_features_in_ = layout.anchors.shape[1]
+        if self._source.features is not None:
+            model.feature_names_in_ = np.array(self._source.features, dtype=object)
+        model.graph_choice_ = "AnchorGraph: fitted on a cluster"
+        return model
 
     def close(self) -> None:
         """Let go of the partitions, and end the local cluster that `fit` may have started."""

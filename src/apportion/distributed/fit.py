@@ -87,7 +87,8 @@ def learn_anchors(
     hashes = first.hashes[: rows_for_anchors(number)]
     samples = cluster.on_each(up_to, found, int(hashes[-1]))
     sample: Sample = cluster.total(samples, joined)
-    return first.n_rows, anchors_of(sample.X[: len(hashes)], number)
+    anchors, _ = anchors_of(sample.X[: len(hashes)], number)
+    return first.n_rows, anchors
 
 
 def fit(

@@ -6,58 +6,20 @@ worth what, and says where a bag is cut: at which score for two classes, at whic
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
-from apportion.decode import GRAIN, Decoding, bag_counts, grains
-from apportion.distributed.bag_sums import BagSums, bag_sums
+from apportion._typing import AnyArray, FloatArray, IntArray
+from apportion.decode import Decoding, bag_counts, grains
+from apportion.distributed.levels import Levels, at_levels
 from apportion.distributed.part import Part, Point
+from apportion.distributed.prices import Prices, at_prices
 from apportion.graph.anchor import _from_others, _without_own
 from apportion.graph.row_parts import multiply, transposed
-from apportion.multipliers import SoftmaxResponse
 from apportion.refine import WEIGHT_OF_SOFT_LABELS
 from apportion.threads import blockwise, total
-from apportion.transport import _cheapest_moves, _Kinds
-
-SCORE_BITS = 31
-HASH_BITS = 64
-
-
-class Levels(NamedTuple):
-    """Where bags of two classes are cut: the key of the last row of the second class.
-
-    A row's key is its score, the highest first, then its hash, then where it stands.
-
-    Attributes
-    ----------
-    keys : tuple of ndarray of shape (n_spanning,)
-        The three parts of the key.
-    divided : ndarray of bool, of shape (n_spanning,)
-        Whether rows of one score went to both classes.
-    """
-
-    keys: tuple[UIntArray, UIntArray, UIntArray]
-    divided: AnyArray
-
-
-class Prices(NamedTuple):
-    """Where bags of more classes are cut.
-
-    Attributes
-    ----------
-    prices : ndarray of int, of shape (n_spanning, n_classes)
-        What is added to the scores: every row takes the class that is then best,
-    moved : Candidates, optional
-        but for these rows.
-    losses : ndarray of int, of shape (n_spanning, n_classes, n_classes), optional
-        The least that a row loses by a move from one class to another, which tells ties.
-    """
-
-    prices: IntArray
-    moved: Candidates | None = None
-    losses: IntArray | None = None
 
 
 class Round(NamedTuple):
@@ -100,9 +62,9 @@ def said(part: Part, point: Point, rounds: list[Round]) -> Decoding:
         *earlier, last = rounds
         one = scored(part, point, earlier, last.voices)
         if isinstance(last.cut, Levels):
-            across = _at_levels(part, one.scores, last.cut)
+            across = at_levels(part, one.scores, last.cut)
         else:
-            across = _at_prices(part, one.scores, last.cut)
+            across = at_prices(part, one.scores, last.cut)
         tied = np.concatenate([one.tied, across.tied])
         if earlier:
             tied |= part.remembered("first", 1, lambda: said(part, point, rounds[:1]).tied)
@@ -134,6 +96,18 @@ def scored(part: Part, point: Point, rounds: list[Round], voices: FloatArray | N
         return Scored(*found, grains(scores[part.across]))
 
     return part.remembered("scored", len(rounds), score)
+
+
+def of_scores(
+    part: Part,
+    point: Point,
+    rounds: list[Round],
+    voices: FloatArray | None,
+    answer: Callable[..., Any],
+    *question: Any,
+) -> Any:
+    """Return `answer(part, scores, *question)`, of rows across partitions after these rounds."""
+    return answer(part, scored(part, point, rounds, voices).scores, *question)
 
 
 def heard(part: Part, point: Point, rounds: list[Round], voices: FloatArray) -> Heard:
@@ -228,231 +202,3 @@ def massed(part: Part, point: Point) -> Masses:
     """Return the sums of soft labels over bags that lie in several partitions."""
     soft = part.projection.from_columns(part.at(point).F[part.across])
     return Masses(part.groups.sum(soft))
-
-
-# --- Two classes: the bags' levels, digit by digit.
-
-
-class Digit(NamedTuple):
-    """A question about the next bits of the level's key.
-
-    Attributes
-    ----------
-    known : tuple of ndarray of shape (n_spanning,)
-        The parts of the key that are known; the last of them only above `shift + bits`.
-    asked : ndarray of bool, of shape (n_spanning,)
-        The bags that are asked about.
-    shift, bits : int
-        Which bits of the last part.
-    """
-
-    known: tuple[UIntArray, ...]
-    asked: AnyArray
-    shift: int
-    bits: int
-
-
-class Histogram(NamedTuple):
-    """How many rows of each bag have each value of some bits of their key."""
-
-    counts: IntArray
-
-
-def binned(
-    part: Part,
-    point: Point,
-    rounds: list[Round],
-    voices: FloatArray | None,
-    digit: Digit,
-) -> Histogram:
-    """Return how the rows of a bag that share what is known of its level go on."""
-    keys = _keys(part, scored(part, point, rounds, voices).scores)
-    codes = part.groups.codes
-    matches = digit.asked[codes]
-    *whole, prefix = digit.known
-    for key, known in zip(keys, whole, strict=False):
-        matches &= key == known[codes]
-    key, above = keys[len(whole)], digit.shift + digit.bits
-    if above < HASH_BITS:
-        matches &= (key >> np.uint64(above)) == prefix[codes]
-    values = (key[matches] >> np.uint64(digit.shift)) & np.uint64(2**digit.bits - 1)
-    cells = (codes[matches] << digit.bits) + values.astype(np.intp)
-    n_cells = part.groups.n_groups << digit.bits
-    return Histogram(np.bincount(cells, minlength=n_cells).reshape(-1, 2**digit.bits))
-
-
-def _keys(part: Part, scores: IntArray) -> tuple[UIntArray, UIntArray, UIntArray]:
-    """Return the keys of rows across partitions: score, the highest first, hash, place."""
-    highest = 2**SCORE_BITS - 1
-    falling = highest - np.clip(scores[:, 1], 0, highest)
-    places = (part.number << 40) + np.arange(len(scores))
-    return falling.astype(np.uint64), part.hashes, places.astype(np.uint64)
-
-
-def _at_levels(part: Part, scores: IntArray, cut: Levels) -> Decoding:
-    """Return the rows across partitions, the second class up to the level of their bag."""
-    codes = part.groups.codes
-    taken, equal = np.zeros(len(codes), dtype=bool), np.ones(len(codes), dtype=bool)
-    for key, level in zip(_keys(part, scores), cut.keys, strict=True):
-        taken |= equal & (key < level[codes])
-        equal &= key == level[codes]
-    tied = cut.divided[codes] & (_keys(part, scores)[0] == cut.keys[0][codes])
-    return Decoding((taken | equal).astype(np.intp), tied)
-
-
-# --- More classes: prices of classes, then the rows that would lose least by a move.
-
-
-class Trial(NamedTuple):
-    """Prices to try: multipliers times a temperature.
-
-    Attributes
-    ----------
-    asked : ndarray of bool, of shape (n_spanning,)
-        The bags that are asked about.
-    multipliers : ndarray of shape (n_asked, n_classes)
-        Their multipliers.
-    temperature : float
-        The temperature.
-    """
-
-    asked: BoolArray
-    multipliers: FloatArray
-    temperature: float
-
-
-class Priced(NamedTuple):
-    """What rows of some bags across partitions take at some prices.
-
-    Attributes
-    ----------
-    soft : BagSums
-        At a temperature, added up.
-    counts : ndarray of shape (n_asked, n_classes)
-        Rows whose best class is this.
-    """
-
-    soft: BagSums
-    counts: FloatArray
-
-
-def priced(
-    part: Part,
-    point: Point,
-    rounds: list[Round],
-    voices: FloatArray | None,
-    question: Trial,
-) -> Priced:
-    """Return what rows of some bags take when prices are multipliers times a temperature."""
-    asked, multipliers, temperature = question
-    rows, groups = part.groups.only(asked)
-    scores = scored(part, point, rounds, voices).scores[rows]
-    respond = SoftmaxResponse(scores * (GRAIN / temperature), np.ones(len(rows)))
-    soft = bag_sums(respond, respond(groups.spread(multipliers)), groups)
-    labels = np.argmax(scores + in_grains(multipliers * temperature)[groups.codes], axis=1)
-    return Priced(soft, groups.sum(np.eye(part.n_classes)[labels]))
-
-
-def in_grains(prices: FloatArray) -> IntArray:
-    """Return prices in whole grains, as scores are."""
-    return np.rint(prices / GRAIN).astype(np.int64)
-
-
-def _best(part: Part, scores: IntArray, prices: IntArray) -> IntArray:
-    """Return the best class of every row across partitions, at its bag's prices."""
-    return np.argmax(scores + prices[part.groups.codes], axis=1)
-
-
-class Candidates(NamedTuple):
-    """Rows across partitions that the driver looks at: where they stand, scores and labels."""
-
-    bag: AnyArray
-    hash: AnyArray
-    partition: AnyArray
-    place: AnyArray
-    scores: AnyArray
-    label: AnyArray
-
-
-def shortlisted(
-    part: Part,
-    point: Point,
-    rounds: list[Round],
-    voices: FloatArray | None,
-    prices: IntArray,
-    most: IntArray,
-) -> Candidates:
-    """Return the rows that would lose least by a move, for every pair of classes of a bag."""
-    scores, codes = scored(part, point, rounds, voices).scores, part.groups.codes
-    labels = _best(part, scores, prices)
-    place = np.flatnonzero(_cheapest(scores, labels, codes, most))
-    number = np.full(len(place), part.number)
-    return Candidates(codes[place], part.hashes[place], number, place, scores[place], labels[place])
-
-
-def cheapest(parts: list[Candidates], most: IntArray) -> Candidates:
-    """Return candidates of several partitions that would still be listed if these were one."""
-    every = Candidates(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
-    order = np.lexsort([every.place, every.partition, every.hash, every.bag])
-    every = Candidates(*(field[order] for field in every))
-    listed = _cheapest(every.scores, every.label, every.bag, most)
-    return Candidates(*(field[listed] for field in every))
-
-
-def _cheapest(scores: IntArray, labels: IntArray, codes: IntArray, most: IntArray) -> AnyArray:
-    """Return which rows are, for some pair of classes, among the `most` of their bag to lose least.
-
-    Rows come sorted by bag.
-    """
-    listed = np.zeros(len(codes), dtype=bool)
-    c = scores.shape[1]
-    for a in range(c):
-        here = np.flatnonzero((labels == a) & (most[codes] > 0))
-        starts = np.searchsorted(codes[here], np.arange(len(most)))
-        for b in range(c):
-            if a == b:
-                continue
-            loss = scores[here, a] - scores[here, b]
-            order = np.lexsort([loss, codes[here]])
-            place = np.arange(len(here)) - starts[codes[here]]
-            listed[here[order[place < most[codes[here]]]]] = True
-    return listed
-
-
-class Losses(NamedTuple):
-    """The least that a row of a bag loses by a move from one class to another."""
-
-    least: IntArray
-
-
-def lost(
-    part: Part, point: Point, rounds: list[Round], voices: FloatArray | None, cut: Prices
-) -> Losses:
-    """Return the least that a row of each bag loses by a move from one class to another."""
-    scores = scored(part, point, rounds, voices).scores
-    labels = _at_prices(part, scores, cut).labels
-    quotas = np.zeros((part.groups.n_groups, part.n_classes), dtype=np.int64)
-    ones = np.ones(len(labels), dtype=np.int64)
-    kinds = _Kinds(scores, part.groups.codes, ones, quotas, GRAIN)
-    least, _ = _cheapest_moves(kinds, np.eye(part.n_classes, dtype=np.int64)[labels])
-    return Losses(least)
-
-
-def least(answers: list[Losses]) -> Losses:
-    """Return the least losses of several partitions."""
-    return Losses(np.minimum.reduce([one.least for one in answers]))
-
-
-def _at_prices(part: Part, scores: IntArray, cut: Prices) -> Decoding:
-    """Return the rows across partitions at the prices of their bag, but for those moved."""
-    labels = _best(part, scores, cut.prices)
-    if cut.moved is not None:
-        mine = cut.moved.partition == part.number
-        labels[cut.moved.place[mine]] = cut.moved.label[mine]
-    tied = np.zeros(len(labels), dtype=bool)
-    if cut.losses is not None:
-        every, codes = np.arange(len(labels)), part.groups.codes
-        around = scores[every, labels][:, None] - scores + cut.losses[codes, :, labels]
-        around[every, labels] = 1
-        tied = (around == 0).any(axis=1)
-    return Decoding(labels, tied)

@@ -14,6 +14,7 @@ from apportion.distributed.part import Design, Part
 from apportion.distributed.spanning import SpanningBags
 from apportion.distributed.ties import Census, census, tie
 from apportion.exceptions import SupervisionError
+from apportion.graph.anchor import Nearness
 from apportion.progress import tell
 from apportion.totals import Totals, masses_for
 
@@ -38,6 +39,10 @@ class Layout:
         The anchors that rows are tied to.
     masses, shared : ndarray
         Λ and ZᵀZ.
+    near : Nearness
+        How near rows are to their nearest anchors.
+    overall : ndarray of shape (n_classes,)
+        The class shares of all rows, as far as the totals tell.
     classes : ndarray of shape (n_classes,)
         The classes.
     sizes : ndarray of shape (n_bags,)
@@ -55,6 +60,8 @@ class Layout:
     anchors: FloatArray
     masses: FloatArray
     shared: FloatArray
+    near: Nearness
+    overall: FloatArray
     classes: AnyArray
     sizes: FloatArray
     lower: FloatArray
@@ -140,6 +147,8 @@ def lay_out(
         anchors=anchors[used],
         masses=design.masses,
         shared=total.shared[np.ix_(used, used)],
+        near=Nearness(*(one[used] for one in total.near)),
+        overall=overall,
         classes=totals.classes,
         sizes=total.sizes,
         lower=lower,

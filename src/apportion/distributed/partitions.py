@@ -32,11 +32,14 @@ class Partitions:
     ----------
     rows : list of Delayed
         The rows of each.
+    features : sequence of str, or None
+        The columns that are used, where they have names.
     files : list of path, or None
         The files they come from.
     """
 
     rows: list[Any]
+    features: Sequence[str] | None = None
     files: list[Path] | None = None
 
 
@@ -154,7 +157,8 @@ def _of_frame(X: Any, bags: Any, place: Any, features: Sequence[str] | None) -> 
         [
             read(block, cell, place, name, chosen)
             for block, cell, name in zip(blocks, cells, names, strict=True)
-        ]
+        ],
+        chosen,
     )
 
 
@@ -173,7 +177,7 @@ def _of_folder(path: Path, bags: Any, place: Any, features: Sequence[str] | None
     chosen = list(features) if features else _numbers(str(files[0]), bags)
     read = dask.delayed(read_part, pure=False)
     rows = [read(str(file), bags, place, chosen) for file in files]
-    return Partitions(rows, files)
+    return Partitions(rows, chosen, files)
 
 
 def read_part(file: str, bags: str, place: Mapping[Hashable, int], features: Sequence[str]) -> Rows:

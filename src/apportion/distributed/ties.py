@@ -8,7 +8,7 @@ import numpy as np
 
 from apportion._typing import FloatArray, IntArray, UIntArray
 from apportion.distributed.sample import Rows
-from apportion.graph.anchor import AnchorGraph, _sparse_rows
+from apportion.graph.anchor import AnchorGraph, Nearness, _sparse_rows, nearness
 from apportion.graph.neighbours import FlatSearch
 from apportion.graph.row_parts import some_rows, transposed
 from apportion.hashing import row_hashes
@@ -16,18 +16,22 @@ from apportion.threads import BLOCK_ROWS, slices
 
 
 class Tied(NamedTuple):
-    """Rows tied to anchors: weights and anchors of each, hashes and bags."""
+    """Rows tied to anchors: weights and anchors of each, hashes and bags; how near they are."""
 
     weights: FloatArray
     nearest: IntArray
     hashes: UIntArray
     codes: IntArray
+    near: Nearness
 
 
 def tie(rows: Rows, anchors: FloatArray, n_nearest: int) -> Tied:
     """Return the rows tied to their nearest anchors."""
-    weights, nearest, _, _ = AnchorGraph(n_nearest=n_nearest)._tied(rows.X, FlatSearch(anchors))
-    return Tied(weights, nearest, row_hashes(rows.X), rows.codes)
+    weights, nearest, *distances = AnchorGraph(n_nearest=n_nearest)._tied(
+        rows.X, FlatSearch(anchors)
+    )
+    near = nearness(anchors, anchors.mean(axis=0), nearest[:, 0], *distances)
+    return Tied(weights, nearest, row_hashes(rows.X), rows.codes, near)
 
 
 class Census(NamedTuple):
@@ -43,6 +47,8 @@ class Census(NamedTuple):
         The rows tied to each anchor, and Λ.
     shared : ndarray of shape (n_anchors, n_anchors)
         ZᵀZ: how much any two anchors share.
+    near : Nearness
+        How near rows are to their nearest anchors.
     """
 
     n_rows: int
@@ -51,6 +57,7 @@ class Census(NamedTuple):
     anchor_rows: FloatArray
     masses: FloatArray
     shared: FloatArray
+    near: Nearness
 
 
 def census(tied: Tied, n_bags: int, n_anchors: int) -> Census:
@@ -69,4 +76,5 @@ def census(tied: Tied, n_bags: int, n_anchors: int) -> Census:
         np.bincount(anchors, minlength=n_anchors).astype(np.float64),
         np.bincount(anchors, tied.weights.ravel(), n_anchors).astype(np.float64),
         shared,
+        tied.near,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -89,8 +89,7 @@ class AnchorGraph(Graph):
         wanted = self._wanted_anchors(len(X))
         tell("choosing anchors")
         sample = X[hash_sample(X, rows_for_anchors(wanted))]
-        singles = SinglePrecision(sample)
-        anchors = anchors_of(sample, wanted)
+        anchors, centre = anchors_of(sample, wanted)
         tell(_TYING, 0.0)
         Z, nearest, closest, scales = self._tied(X, FlatSearch(anchors))
 
@@ -107,16 +106,9 @@ class AnchorGraph(Graph):
         self._components = None
         self._shared = None
 
-        rows = np.maximum(np.bincount(nearest[:, 0], minlength=m), 1)
-        usual = np.bincount(nearest[:, 0], scales, m) / rows
-        self._usual_scales = np.maximum(usual, _LEAST * usual.mean())
-        if m > 1:  # as far as the next anchor is not far, even where every row is an anchor
-            itself_and_next = self._search.nearest(self.anchors_, 2)
-            apart = distances_to(self.anchors_, self.anchors_, itself_and_next).max(axis=1)
-            self._usual_scales = np.maximum(self._usual_scales, apart**2 / FAR)
-        sizes = np.linalg.norm(self.anchors_ - singles.back(np.zeros(X.shape[1])), axis=1)
-        same = nearest[closest <= (_ROUNDING * sizes[nearest[:, 0]]) ** 2, 0]
-        self._anchor_is_row = np.bincount(same, minlength=m) > 0
+        near = nearness(self.anchors_, centre, nearest[:, 0], closest, scales)
+        self._usual_scales = usual_scales(near, self._search)
+        self._anchor_is_row = near.same > 0
         self._all_equal = all(bool((X[part] == X[0]).all()) for part in self._parts)
         return self
 
@@ -284,10 +276,69 @@ def rows_for_anchors(wanted: int) -> int:
     return _ROWS_PER_ANCHOR * wanted
 
 
-def anchors_of(sample: FloatArray, wanted: int) -> FloatArray:
-    """Return the anchors of a sample of rows, in the order of their hashes."""
+def anchors_of(sample: FloatArray, wanted: int) -> tuple[FloatArray, FloatArray]:
+    """Return the anchors of a sample of rows, in the order of their hashes, and its centre."""
     singles = SinglePrecision(sample)
-    return singles.back(_centres(singles(sample), wanted))
+    anchors = singles.back(_centres(singles(sample), wanted))
+    return anchors, singles.back(np.zeros(sample.shape[1]))
+
+
+class Nearness(NamedTuple):
+    """How near rows are to the anchor that is nearest to them, added up by anchors.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_anchors,)
+        How many rows there are.
+    scales : ndarray of shape (n_anchors,)
+        Their squared distances to the farthest anchor they are tied to.
+    same : ndarray of shape (n_anchors,)
+        How many of them equal the anchor, up to rounding.
+    """
+
+    rows: FloatArray
+    scales: FloatArray
+    same: FloatArray
+
+
+def nearness(
+    anchors: FloatArray,
+    centre: FloatArray,
+    first: IntArray,
+    closest: FloatArray,
+    scales: FloatArray,
+) -> Nearness:
+    """Return how near rows are to their nearest anchors.
+
+    Parameters
+    ----------
+    anchors : ndarray of shape (n_anchors, n_features)
+        The anchors.
+    centre : ndarray of shape (n_features,)
+        Where numbers are small, and so is their rounding.
+    first : ndarray of shape (n_rows,)
+        Each row's nearest anchor.
+    closest, scales : ndarray of shape (n_rows,)
+        The squared distances to it, and to the farthest anchor that the row is tied to.
+    """
+    m = len(anchors)
+    sizes = np.linalg.norm(anchors - centre, axis=1)
+    same = first[closest <= (_ROUNDING * sizes[first]) ** 2]
+    counts = (np.bincount(one, minlength=m).astype(np.float64) for one in (first, same))
+    rows, equal = counts
+    return Nearness(rows, np.bincount(first, scales, m).astype(np.float64), equal)
+
+
+def usual_scales(near: Nearness, search: FlatSearch) -> FloatArray:
+    """Return the squared distance that is usual among the rows nearest to each anchor."""
+    usual = near.scales / np.maximum(near.rows, 1.0)
+    usual = np.maximum(usual, _LEAST * usual.mean())
+    anchors = search.points
+    if len(anchors) == 1:
+        return usual
+    # As far as the next anchor is not far, even where every row is an anchor.
+    apart = distances_to(anchors, anchors, search.nearest(anchors, 2)).max(axis=1)
+    return np.maximum(usual, apart**2 / FAR)
 
 
 def _without_own(own: FloatArray) -> FloatArray:
