@@ -1,6 +1,6 @@
 """LP-LLP on two worker processes against one process, on the same two cores.
 
-    python benchmarks/cluster.py [--rows 2000000] [--workers 2] [--partitions 8]
+    python benchmarks/cluster.py [--rows 2000100] [--workers 2] [--partitions 4] [--scattered]
 
 Both read the same Parquet files: overlapping clusters of 20 features, bags of 1,000 rows that
 follow each other, so that few lie in two files, or are scattered over all of them
@@ -32,18 +32,19 @@ BAG_ROWS = 1_000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=2_000_100)
     parser.add_argument("--classes", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--anchors", type=int, help="their number; by default by that of rows")
     parser.add_argument("--scattered", action="store_true", help="bags lie in all files")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--side", choices=("alone", "cluster"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.side == "alone":
-        alone(given.folder)
+        alone(given.folder, given.anchors or "auto")
     elif given.side == "cluster":
-        on_cluster(given.folder, given.workers)
+        on_cluster(given.folder, given.workers, given.anchors or "auto")
     else:
         with tempfile.TemporaryDirectory() as folder:
             compare(Path(folder), given)
@@ -59,6 +60,7 @@ def compare(folder: Path, given: argparse.Namespace) -> None:
     seconds = {}
     for side in ("alone", "cluster"):
         words = ["--side", side, "--folder", str(folder), "--workers", str(given.workers)]
+        words += ["--anchors", str(given.anchors)] if given.anchors else []
         child = subprocess.Popen(
             [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True
         )
@@ -91,7 +93,7 @@ def write_rows(folder: Path, given: argparse.Namespace) -> None:
         pq.write_table(table, folder / "rows" / f"part-{number:03d}.parquet")
 
 
-def alone(folder: Path) -> None:
+def alone(folder: Path, anchors: int | str) -> None:
     """Fit in one process, from reading to labels; the last line says how long that took."""
     from apportion import LPLLP, AnchorGraph
     from apportion.distributed.partitions import side_by_side
@@ -106,7 +108,7 @@ def alone(folder: Path) -> None:
     ]
     X = side_by_side(columns, len(bags))
     del tables, columns
-    model = LPLLP(AnchorGraph(), random_state=0)
+    model = LPLLP(AnchorGraph(anchors), random_state=0)
     stages = Stages()
     with listening(stages):
         model.fit(X, bags=bags, proportions=np.load(folder / "shares.npy"))
@@ -117,7 +119,7 @@ def alone(folder: Path) -> None:
     print(seconds)
 
 
-def on_cluster(folder: Path, workers: int) -> None:
+def on_cluster(folder: Path, workers: int, anchors: int | str) -> None:
     """Fit on a local cluster, from reading to labels; the last line says how long that took."""
     from apportion.distributed import LPLLP
     from apportion.distributed.cluster import started as cluster
@@ -129,7 +131,7 @@ def on_cluster(folder: Path, workers: int) -> None:
         stages = Stages()
         started = time.perf_counter()
         with listening(stages):
-            model = LPLLP().fit(
+            model = LPLLP(anchors).fit(
                 folder / "rows",
                 bags="bag",
                 proportions=np.load(folder / "shares.npy"),

@@ -876,7 +876,7 @@ def workers_of(*limits):
 
 def test_too_little_memory_is_said_before_it_is_used(at_once, known):
     run = (10**6, 20, 50, 4, 5)  # rows, features, partitions, classes, anchors a row
-    fixed = 200 * 2**20 + int(1.3 * 16 * 20 * 10**6 / 50) + 2
+    fixed = 300 * 2**20 + int(1.3 * 16 * 20 * 10**6 / 50) + 2
     held = int(1.3 * 1e6 * bytes_a_row(4, 5))
     require_memory(workers_of(fixed + held), *run)
     require_memory(workers_of(None, 0), *run)
@@ -1120,7 +1120,7 @@ def test_the_command_labels_a_folder(small_folder):
     names = np.array(["sleep", "tv"])[single.transduction_]
     assert table["label"].to_pylist() == names.tolist()
     assert "a local cluster: 1 worker" in result.stderr
-    assert "60 rows in 2 partitions: a worker needs about 0.20 GiB" in result.stderr
+    assert "60 rows in 2 partitions: a worker needs about 0.29 GiB" in result.stderr
     assert "60 rows, 2 partitions, 1 bag in several of them" in result.stderr
     assert "written: labels, 2 files" in result.stderr
     refused(*COMMAND, "--output", "labels", code=3, says="0.parquet is there already")

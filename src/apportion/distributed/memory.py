@@ -10,7 +10,7 @@ from apportion.exceptions import counted
 _log = logging.getLogger("apportion")
 
 _SPARE = 1.3
-_PROCESS = 200 * 2**20
+_PROCESS = 300 * 2**20
 
 
 def bytes_a_row(n_classes: int, n_nearest: int) -> int:
