@@ -66,6 +66,8 @@ def compare(folder: Path, given: argparse.Namespace) -> None:
         )
         watched = Watched(child.pid)
         out, _ = child.communicate()
+        if child.returncode:
+            sys.exit(f"{side}: failed")
         lines = out.strip().splitlines()
         seconds[side] = float(lines[-1])
         for line in lines[:-1]:
@@ -137,14 +139,18 @@ def on_cluster(folder: Path, workers: int, anchors: int | str) -> None:
                 proportions=np.load(folder / "shares.npy"),
                 client=client,
             )
+        labels = model.labels().compute()
         seconds = time.perf_counter() - started
         print(stages.told())
-        np.save(folder / "cluster.npy", model.labels().compute())
+        np.save(folder / "cluster.npy", labels)
         print(
             f"{model.n_iter_} iterations, {model.n_requests_} requests, {model.n_tasks_} tasks; "
             f"{model.n_spanning_} bags in several files"
         )
-        print(f"a request moves {model.bytes_per_request_:,} bytes to and from a partition")
+        print(
+            f"a request moves at most {model.bytes_per_request_:,} bytes to and from a partition; "
+            f"{model.n_gathered_:,} rows gathered"
+        )
     print(seconds)
 
 

@@ -31,7 +31,7 @@ from apportion.distributed.bag_sums import bag_sums
 from apportion.distributed.checkpoint import Checkpoint
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.decode import Cuts
-from apportion.distributed.memory import bytes_a_row, require_memory
+from apportion.distributed.memory import Extent, bytes_a_row, bytes_a_worker, require_memory
 from apportion.distributed.sample import Head, merged
 from apportion.distributed.spanning import SpanningBags
 from apportion.exceptions import (
@@ -86,6 +86,7 @@ class Done:
     """A future whose value is there, and that lazy work can take in."""
 
     key = None
+    status = "finished"
 
     def __init__(self, value):
         self.value = value
@@ -350,6 +351,8 @@ def test_a_worker_killed_in_the_loop_changes_no_label(monkeypatch, two_workers, 
     assert killed[0] not in two_workers.run(os.getpid).values()
     assert model.n_iter_ > 4
     assert compared(model, known.single, two_workers) == 0
+    assert (tmp_path / "run.npz").exists()
+    model.close()
     assert not (tmp_path / "run.npz").exists()
     two_workers.wait_for_workers(2, timeout=30)
 
@@ -395,7 +398,8 @@ def test_an_interrupted_run_goes_on(monkeypatch, two_workers, known, tmp_path):
     assert compared(model, known.single, two_workers) == 0
     assert model.n_iter_ == known.single.n_iter_
     assert len(model._found.state.history) == model.n_iter_ - 4
-    assert list(tmp_path.iterdir()) == []
+    model.to_parquet(tmp_path / "labels")
+    assert [one.name for one in tmp_path.iterdir()] == ["labels"]
 
 
 @pytest.mark.parametrize("after", [1, 6])
@@ -424,6 +428,7 @@ def test_a_resumed_run_takes_the_steps_of_a_whole_one(
         resumed.label_distributions().compute(), whole.label_distributions().compute(), atol=1e-10
     )
     assert sum(resumed._found.state.history) < sum(whole._found.state.history)
+    resumed.close()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -470,7 +475,10 @@ def test_checkpoints_hold_no_rows_and_are_written_now_and_then(at_once, known, t
         ({"n_anchors": 20}, "the checkpoint of another run"),
         ({"n_parts": 3}, "the checkpoint of another run"),
         ({"totals": None}, "the checkpoint of another run"),
-        ({"rows": None}, "the sums of other rows"),
+        ({"rows": None}, "the checkpoint of other rows"),
+        ({"bags": None}, "the checkpoint of other rows, bags or partitions"),
+        ({"cut": None}, "the checkpoint of other rows, bags or partitions"),
+        ({"array": None}, "no checkpoint"),
         ({"broken": None}, "no checkpoint"),
         ({"text": None}, "no checkpoint"),
         ({"other": None}, "no checkpoint"),
@@ -491,6 +499,11 @@ def test_a_checkpoint_of_something_else_is_refused(
         rows.totals = Totals.from_proportions(dict(zip(known.totals.ids, shares, strict=True)))
     elif "rows" in change:
         rows.X = known.X + 0.3
+    elif "bags" in change:
+        rows.bags = np.where(known.bags == "a", "b", np.where(known.bags == "b", "a", known.bags))
+    elif "array" in change:
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
     elif "broken" in change:
         path.write_bytes(path.read_bytes()[:-400])
     elif "text" in change:
@@ -503,7 +516,10 @@ def test_a_checkpoint_of_something_else_is_refused(
     model = LPLLP(**{"n_anchors": N_ANCHORS, "checkpoint": path, **settings})
     left = path.read_bytes()
     with pytest.raises(FileError, match=says) as error:
-        model.fit(cut(rows.X, n_parts), bags=rows.bags, proportions=rows.totals, client=at_once)
+        X = cut(rows.X, n_parts)
+        X = X.rechunk(((300, 500), 4)) if "cut" in change else X
+        model.fit(X, bags=rows.bags, proportions=rows.totals, client=at_once)
+    assert str(error.value).startswith(str(path))
     assert "delete it to begin anew" in str(error.value)
     assert path.read_bytes() == left
 
@@ -714,7 +730,8 @@ def test_spanning_bags_meet_their_totals_as_bags_of_one_machine_do(seed, c, widt
     upper = np.minimum(mass + width * groups.sizes[:, None], groups.sizes[:, None])
     bags = SpanningBags(lower, upper, groups.sizes)
     start = rng.normal(size=lower.shape) * rng.choice([0.0, 1.0])
-    lam = bags.met(asking(f, groups), start, 1e-12)
+    lam, residual = bags.met(asking(f, groups), start, 1e-12)
+    assert residual < 1e-10
     respond = SimplexResponse(f, np.ones(n))
     found = respond(groups.spread(lam)).labels
     expected, _ = meet_totals(respond, groups, lower, upper, reach=np.full(n_bags, 2.0))
@@ -723,10 +740,14 @@ def test_spanning_bags_meet_their_totals_as_bags_of_one_machine_do(seed, c, widt
     np.testing.assert_allclose(sums, np.clip(sums, lower, upper), atol=1e-9)
 
 
+def relabelled(codes):
+    held, local = np.unique(codes, return_inverse=True)
+    return local, len(held)
+
+
 def as_parts(codes, hashes, grains, where, n_parts):
     """Return partitions whose rows have been scored, and which rows are in each, in its order."""
     c = grains.shape[1]
-    n_bags = int(codes.max()) + 1
     parts, rows = [], []
     for number in range(n_parts):
         mine = np.flatnonzero(where == number)
@@ -737,7 +758,9 @@ def as_parts(codes, hashes, grains, where, n_parts):
             SimpleNamespace(
                 key=None,
                 number=number,
-                groups=Groups(codes[mine], n_bags),
+                spanning=codes[mine],
+                held=np.unique(codes[mine]),
+                groups=Groups(*relabelled(codes[mine])),
                 hashes=hashes[mine],
                 n_classes=c,
                 remembered=lambda what, number, find, scored=scored: (
@@ -816,7 +839,7 @@ def test_many_bags_are_cut_a_few_bits_at_a_time():
     parts, rows = as_parts(codes, rng.permutation(n).astype(np.uint64), grains, where, 4)
     client = AtOnce()
     cut = Cuts(Cluster(client), parts, quotas)(None, [], None)
-    assert max(one.counts.size for one in client.back) == n_bags * 16
+    assert max(one.values[0].size for one in client.back) <= n_bags * 16
     second = np.zeros(n, dtype=bool)
     for mine, part in zip(rows, parts, strict=True):
         second[mine] = on_labels.said(part, None, [on_labels.Round(None, cut)]).labels == 1
@@ -875,21 +898,26 @@ def workers_of(*limits):
 
 
 def test_too_little_memory_is_said_before_it_is_used(at_once, known):
-    run = (10**6, 20, 50, 4, 5)  # rows, features, partitions, classes, anchors a row
-    fixed = 300 * 2**20 + int(1.3 * 16 * 20 * 10**6 / 50) + 2
-    held = int(1.3 * 1e6 * bytes_a_row(4, 5))
-    require_memory(workers_of(fixed + held), *run)
-    require_memory(workers_of(None, 0), *run)
-    require_memory(workers_of(fixed + held // 2 + 1, fixed + held), *run)
+    run = Extent(10**6, 20, 50, 4, 1000, 5)
+    need = [bytes_a_worker(run, k, 1) for k in (1, 2, 8)]
+    assert need[0] > need[1] > need[2] > 300 * 2**20
+    assert need[0] > 1e6 * bytes_a_row(4, 5)
+    assert bytes_a_worker(run._replace(n_features=200), 8, 1) > need[2]
+    assert bytes_a_worker(run, 8, 4) > need[2], "threads read side by side"
+    assert bytes_a_worker(run._replace(n_anchors=10_000), 8, 1) > 1.6e9, "what anchors share"
+    require_memory(workers_of(need[0]), run)
+    require_memory(workers_of(None, 0), run)
+    require_memory(workers_of(need[1], need[0]), run)
     says = "1,000,000 rows of 4 classes in 50 partitions need .* on each of 2 workers"
     with pytest.raises(MemoryError, match=says) as e:
-        require_memory(workers_of(fixed + held // 8, fixed + held), *run)
+        require_memory(workers_of(need[2], need[0]), run)
     many = int(str(e.value).split("Use ")[1].split()[0])
-    require_memory(workers_of(*[fixed + held // 8] * many), *run)
+    assert many == 8
+    require_memory(workers_of(*[need[2]] * many), run)
     with pytest.raises(MemoryError):
-        require_memory(workers_of(*[fixed + held // 8] * (many - 1)), *run)
+        require_memory(workers_of(*[need[2]] * (many - 1)), run)
     with pytest.raises(MemoryError, match="more and smaller partitions"):
-        require_memory(workers_of(fixed // 2, fixed // 2), *run)
+        require_memory(workers_of(2**28, 2**28), run)
     small = AtOnce(memory_limit=1000)
     with pytest.raises(MemoryError, match="the smallest has"):
         fitted(known, small)

@@ -10,7 +10,7 @@ from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.hashing import scramble
 from apportion.multipliers import Groups, SoftmaxResponse, meet_totals
 
-_NEVER = np.iinfo(np.int64).max // 4
+NEVER = np.iinfo(np.int64).max // 4
 _SHORTLIST = 100
 
 
@@ -44,24 +44,72 @@ def transport(
     """
     if (quotas.sum(axis=1) != groups.sizes).any():
         raise ValueError("The quotas of a group must sum to its number of rows.")
-    key = scramble(groups.codes.astype(np.uint64))
+    kind_of, kinds = _kinds_of(scores, groups.codes, quotas, grain)
+    shares = _exchange(kinds, _first_shares(kinds))
+    labels = _handed_out(kind_of, shares)
+    tied = _exchangeable(kinds, shares)
+    return labels, tied[kind_of, labels]
+
+
+def exchanged(
+    scores: IntArray, codes: IntArray, labels: IntArray, surplus: IntArray, grain: float
+) -> IntArray:
+    """Return labels that are best for their counts, moved until no group has a surplus.
+
+    Parameters
+    ----------
+    scores : ndarray of int, of shape (n_rows, n_classes)
+        What each row is worth in each class, in units of `grain`.
+    codes : ndarray of shape (n_rows,)
+        The rows' groups, sorted; of every group at least the rows that would be moved.
+    labels : ndarray of shape (n_rows,)
+        The labels so far.
+    surplus : ndarray of int, of shape (n_groups, n_classes)
+        How many rows each group and class has too many.
+    grain : float
+        The value of one unit.
+    """
+    kind_of, kinds = _kinds_of(scores, codes, np.zeros_like(surplus), grain)
+    shares = np.zeros_like(kinds.scores)
+    np.add.at(shares, (kind_of, labels), 1)
+    kinds = kinds._replace(quotas=kinds.surplus(shares) - surplus)
+    return _handed_out(kind_of, _exchange(kinds, shares))
+
+
+def least_losses(
+    scores: IntArray, codes: IntArray, labels: IntArray, n_groups: int, grain: float
+) -> IntArray:
+    """Return, per group and pair of classes, the least that a row loses by a move; rows sorted."""
+    c = scores.shape[1]
+    quotas = np.zeros((n_groups, c), dtype=np.int64)
+    ones = np.ones(len(labels), dtype=np.int64)
+    kinds = _Kinds(scores, codes, ones, quotas, grain)
+    return _cheapest_moves(kinds, np.eye(c, dtype=np.int64)[labels])[0]
+
+
+def _kinds_of(
+    scores: IntArray, codes: IntArray, quotas: IntArray, grain: float
+) -> tuple[IntArray, _Kinds]:
+    """Return every row's kind, and the kinds."""
+    key = scramble(codes.astype(np.uint64))
     for column in scores.T:
         key = scramble(key ^ column.astype(np.uint64))
     _, kind_rows, kind_of, sizes = np.unique(
         key, return_index=True, return_inverse=True, return_counts=True
     )
-    by_group = np.lexsort((kind_rows, groups.codes[kind_rows]))
-    renumbered = np.argsort(by_group)
-    kind_of, sizes, kind_rows = renumbered[kind_of], sizes[by_group], kind_rows[by_group]
-    kinds = _Kinds(scores[kind_rows], groups.codes[kind_rows], sizes, quotas, grain)
-    shares = _exchange(kinds, _first_shares(kinds))
+    by_group = np.lexsort((kind_rows, codes[kind_rows]))
+    kind_rows = kind_rows[by_group]
+    kinds = _Kinds(scores[kind_rows], codes[kind_rows], sizes[by_group], quotas, grain)
+    return np.argsort(by_group)[kind_of], kinds
 
+
+def _handed_out(kind_of: IntArray, shares: IntArray) -> IntArray:
+    """Return labels by the kinds' shares: among equal rows, earlier ones get earlier classes."""
+    n_kinds, c = shares.shape
+    labels = np.empty(len(kind_of), dtype=np.intp)
     row_order = np.argsort(kind_of, kind="stable")
-    labels = np.empty(len(scores), dtype=np.intp)
-    c = scores.shape[1]
-    labels[row_order] = np.repeat(np.tile(np.arange(c), len(sizes)), shares.ravel())
-    tied = _exchangeable(kinds, shares)
-    return labels, tied[kind_of, labels]
+    labels[row_order] = np.repeat(np.tile(np.arange(c), n_kinds), shares.ravel())
+    return labels
 
 
 class _Kinds(NamedTuple):
@@ -199,7 +247,7 @@ def _move_once(kinds: _Kinds, shares: IntArray) -> bool:
     loss, mover = _cheapest_moves(kinds, shares)
     distance, following = _shortest_chains(loss)
     ends = (surplus > 0)[:, :, None] & (surplus < 0)[:, None, :]
-    flat = np.where(ends, distance, _NEVER).reshape(len(surplus), -1)[unmet]
+    flat = np.where(ends, distance, NEVER).reshape(len(surplus), -1)[unmet]
     source, sink = np.divmod(np.argmin(flat, axis=1), c)
     amount = np.minimum(surplus[unmet, source], -surplus[unmet, sink])
     chain = []
@@ -251,7 +299,7 @@ def cheapest_to_move(
 def _cheapest_moves(kinds: _Kinds, shares: IntArray) -> tuple[IntArray, IntArray]:
     """Return, per group and pair of classes, the least loss of moving a row, and its kind."""
     c = kinds.scores.shape[1]
-    loss = np.full((len(kinds.quotas), c, c), _NEVER)
+    loss = np.full((len(kinds.quotas), c, c), NEVER)
     mover = np.zeros(loss.shape, dtype=np.intp)
     for a in range(c):
         here = np.flatnonzero(shares[:, a] > 0)
@@ -288,6 +336,6 @@ def _exchangeable(kinds: _Kinds, shares: IntArray) -> BoolArray:
     tied = np.zeros(shares.shape, dtype=bool)
     for a in range(shares.shape[1]):
         around = kinds.scores[:, [a]] - kinds.scores + loss[kinds.codes, :, a]
-        around[:, a] = _NEVER
+        around[:, a] = NEVER
         tied[:, a] = (shares[:, a] > 0) & (around == 0).any(axis=1)
     return tied

@@ -80,7 +80,7 @@ def cluster(
 ) -> None:
     """Label the rows of a FOLDER of Parquet files on a Dask cluster.
 
-    The same labels as one machine finds on a graph of anchors, for rows that none could hold. Rows
+    The same labels as one machine finds on a graph of anchors, for more rows than it can hold. Rows
     stay where they are read; the labels are written by the workers that hold them.
     """
     if scheduler is not None and workers is not None:
@@ -90,18 +90,21 @@ def cluster(
     from apportion.distributed import LPLLP
     from apportion.distributed.cluster import started
     from apportion.distributed.output import refuse_output
+    from apportion.distributed.partitions import partitions_of
 
     read = sorted(folder.glob("*.parquet"))
-    refuse_output(output, [file.name for file in read], read, keep or (), force)
-
     totals = read_totals(read_sheet(proportions), bags, unit).totals
+    names, classes = [file.name for file in read], totals.classes.tolist()
+    refuse_output(output, names, read, keep or (), classes, force)
+    chosen = features or None
+    partitions_of(folder, bags, totals.ids, chosen)  # what is wrong with files, before all else
     n_anchors = "auto" if anchors is None else anchors
     model = LPLLP(n_anchors, alpha=alpha, refine=refine, checkpoint=checkpoint)
     with started(scheduler, workers) as (client, where):
         say([where], quiet)
         with stages(quiet), log_said(quiet), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model.fit(folder, bags=bags, proportions=totals, features=features, client=client)
+            model.fit(folder, bags=bags, proportions=totals, features=chosen, client=client)
         say([str(one.message) for one in caught], quiet)
         files = model.to_parquet(output, keep=keep or (), force=force)
         say(

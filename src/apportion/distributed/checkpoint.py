@@ -17,8 +17,17 @@ from apportion.exceptions import FileError
 from apportion.files.write import replacing
 from apportion.totals import Totals
 
-_ARRAYS = ("here", "before", "masses")
-_NUMBERS = ("t", "momentum", "size", "leap", "slack")
+_ARRAYS = ("here", "before")
+_NUMBERS = ("t", "momentum", "size", "leap", "slack", "residual")
+_NOT_ONE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    zipfile.BadZipFile,
+)
 
 
 class Checkpoint:
@@ -53,7 +62,8 @@ class Checkpoint:
         for name, point in (("point", state.point), ("point_before", state.point_before)):
             arrays |= {f"{name}_B": point.B, f"{name}_multipliers": point.multipliers}
         arrays |= {"energies": np.array(state.energies), "anchors": self._anchors}
-        arrays |= {"n_rows": np.array(self._n_rows), "run": np.array(self._run)}
+        arrays |= {"rows_digest": np.array(state.rows_digest), "run": np.array(self._run)}
+        arrays["n_rows"] = np.array(self._n_rows)
         with replacing(self._path, force=True) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)
         self._last = time.monotonic()
@@ -79,10 +89,11 @@ def read_checkpoint(path: Path, run: str) -> tuple[int, FloatArray, State]:
             point=Point(arrays["point_B"], arrays["point_multipliers"]),
             point_before=Point(arrays["point_before_B"], arrays["point_before_multipliers"]),
             energies=arrays["energies"].tolist(),
+            rows_digest=str(arrays["rows_digest"]),
         )
         n_rows, anchors = int(arrays["n_rows"]), arrays["anchors"]
         same = str(arrays["run"]) == run
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+    except _NOT_ONE as error:
         raise FileError(
             str(path),
             f"no checkpoint: {error}",

@@ -104,22 +104,31 @@ class Cluster:
 
     def gather(self, futures: list[Any]) -> list[Any]:
         """Return what futures hold."""
-        from distributed import KilledWorker
-
+        distributed = _distributed()
         try:
             return list(self.client.gather(futures))
-        except KilledWorker as error:
+        except distributed.KilledWorker as error:
             raise ClusterError(
                 "the cluster",
                 f"workers that died of one task, {error.task!r}, several times over",
                 "workers that live through a task; most often memory is what they lack",
                 "give the workers more memory, or cut the rows into more and smaller partitions",
             ) from None
+        except (distributed.CancelledError, distributed.comm.CommClosedError) as error:
+            raise ClusterError(
+                "the cluster",
+                f"no scheduler that answers any longer ({error})",
+                "a scheduler that lives as long as the fit",
+                "start it again; a checkpoint goes on where the fit was",
+            ) from None
 
     def watch(self, stage: str, futures: Sequence[Any]) -> None:
-        """Tell how many of some futures are done, until all are."""
+        """Tell how many of some futures are done, until all are, or one has failed."""
         while (done := sum(one.done() for one in futures)) < len(futures):
             tell(stage, done / len(futures))
+            failed = [one for one in futures if one.status == "error"]
+            if failed:
+                self.gather(failed[:1])
             time.sleep(0.05)
 
 
@@ -164,18 +173,16 @@ def started(scheduler: str | None, n_workers: int | None) -> Iterator[tuple[Any,
 
     count = n_workers or n_threads()
     free = free_bytes()
-    with (
-        dask.config.set(_KEEP_MEMORY),
-        distributed.LocalCluster(
+    with dask.config.set(_KEEP_MEMORY):
+        cluster = distributed.LocalCluster(
             n_workers=count,
             threads_per_worker=1,
             processes=True,
             memory_limit="auto" if free is None else free // count,
             dashboard_address="localhost:0",
             silence_logs=logging.CRITICAL,  # what fails in a worker is raised here
-        ) as own,
-        distributed.Client(own) as client,
-    ):
+        )
+    with cluster as own, distributed.Client(own) as client:
         yield client, _described(client, "a local cluster")
 
 

@@ -17,13 +17,12 @@ import numpy as np
 
 from apportion._typing import BoolArray, FloatArray, IntArray, UIntArray
 from apportion.decode import GRAIN
-from apportion.distributed.bag_sums import BagSums
+from apportion.distributed.bag_sums import BagSums, OfBags
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.labels import of_scores
 from apportion.distributed.levels import HASH_BITS, SCORE_BITS, Digit, Levels, binned
 from apportion.distributed.prices import (
     Candidates,
-    Priced,
     Prices,
     Trial,
     cheapest,
@@ -34,7 +33,7 @@ from apportion.distributed.prices import (
     shortlisted,
 )
 from apportion.distributed.spanning import SpanningBags
-from apportion.transport import _exchange, _Kinds
+from apportion.transport import exchanged
 
 _MOST_CELLS = 2**15
 _LEAST_BITS, _MOST_BITS = 4, 11
@@ -56,14 +55,14 @@ class Cuts:
 
     Attributes
     ----------
-    n_looked : int
+    n_gathered : int
         How many rows the driver has looked at.
     """
 
     def __init__(self, cluster: Cluster, parts: list[Any], quotas: IntArray) -> None:
         self._cluster, self._parts, self._quotas = cluster, parts, quotas
         self._last = np.zeros(quotas.shape, dtype=np.int64)
-        self.n_looked = 0
+        self.n_gathered = 0
 
     def __call__(self, *asked: Any) -> Levels | Prices:
         """Return the next cut, after a point, rounds and voices, which are given as futures."""
@@ -109,7 +108,8 @@ class Cuts:
             bits = min(self._bits, shift)
             shift -= bits
             digit = Digit((*known, prefix), undecided, shift, bits)
-            counts = self._cluster.total(self._answers(asked, binned, digit)).counts
+            found: OfBags = self._cluster.total(self._answers(asked, binned, digit))
+            (counts,) = found.of_all(len(need))
             up_to = np.cumsum(counts, axis=1)
             value = np.argmax(up_to >= need[:, None], axis=1)
             there = counts[every, value]
@@ -133,10 +133,11 @@ class Cuts:
             most = np.where(moves > 0, moves + 1, 0)
             lists = self._answers(asked, shortlisted, prices, most)
             listed: Candidates = cluster.total(lists, cheapest, most)
-            self.n_looked += len(listed.bag)
+            self.n_gathered += len(listed.bag)
             cut = cut._replace(moved=_moved(listed, surplus))
         losses = self._answers(asked, lost, cut)
-        return cut._replace(losses=cluster.total(losses, least).least)
+        (least_loss,) = cluster.total(losses, least).of_all(len(prices))
+        return cut._replace(losses=least_loss)
 
     def _near(self, asked: tuple[Any, ...]) -> tuple[IntArray, IntArray]:
         """Return prices whose counts are near the quotas, and what the counts are above them.
@@ -158,7 +159,7 @@ class Cuts:
             totals = np.clip(quotas[off], 1e-3, None).astype(np.float64)
             totals *= (sizes / totals.sum(axis=1))[:, None]
             ask = partial(self._try, asked, best, off, temperature=temperature)
-            multipliers[off] = SpanningBags(totals, totals, sizes).met(
+            multipliers[off], _ = SpanningBags(totals, totals, sizes).met(
                 ask, multipliers[off], 1e-4, most_steps=8, reach=1e3
             )
         self._last = best.prices
@@ -173,10 +174,13 @@ class Cuts:
         temperature: float,
     ) -> BagSums:
         """Return what rows of some bags answer to prices, and let `best` hear of them."""
-        trial = Trial(bags, multipliers, temperature)
-        answer: Priced = self._cluster.total(self._answers(asked, priced, trial))
-        best.hear(bags, in_grains(multipliers * temperature), answer.counts)
-        return answer.soft
+        every = np.zeros(self._quotas.shape)
+        every[bags] = multipliers
+        trial = Trial(bags, every, temperature)
+        found: OfBags = self._cluster.total(self._answers(asked, priced, trial))
+        *soft, counts = (one[bags] for one in found.of_all(len(every)))
+        best.hear(bags, in_grains(multipliers * temperature), counts)
+        return BagSums(*soft)
 
     def _answers(
         self, asked: tuple[Any, ...], answer: Callable[..., Any], *question: Any
@@ -220,12 +224,6 @@ class _Best:
 
 def _moved(listed: Candidates, surplus: IntArray) -> Candidates:
     """Return the rows that get another label, with that label."""
-    shares = np.zeros(listed.scores.shape, dtype=np.int64)
-    shares[np.arange(len(shares)), listed.label] = 1
-    counts = np.zeros(surplus.shape, dtype=np.int64)
-    np.add.at(counts, listed.bag, shares)
-    ones = np.ones(len(shares), dtype=np.int64)
-    kinds = _Kinds(listed.scores, listed.bag, ones, counts - surplus, GRAIN)
-    after = np.argmax(_exchange(kinds, shares.copy()), axis=1)
+    after = exchanged(listed.scores, listed.bag, listed.label, surplus, GRAIN)
     changed = after != listed.label
     return Candidates(*(field[changed] for field in listed._replace(label=after)))

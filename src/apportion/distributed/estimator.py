@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
+from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +21,7 @@ from apportion.distributed.checkpoint import Checkpoint, read_checkpoint, run_of
 from apportion.distributed.cluster import Cluster, client_for
 from apportion.distributed.fit import Fitted, fit, learn_anchors
 from apportion.distributed.layout import lay_out
-from apportion.distributed.memory import require_memory
+from apportion.distributed.memory import Extent, require_memory
 from apportion.distributed.output import (
     folder_made,
     named_labels,
@@ -29,7 +31,8 @@ from apportion.distributed.output import (
 )
 from apportion.distributed.partitions import Partitions, partitions_of
 from apportion.estimators import lp_llp
-from apportion.exceptions import users_level
+from apportion.exceptions import FileError, users_level
+from apportion.files.write import require_writable
 from apportion.graph import AnchorGraph
 from apportion.graph.anchor import usual_scales
 from apportion.graph.neighbours import FlatSearch
@@ -40,7 +43,7 @@ _log = logging.getLogger("apportion")
 
 
 class LPLLP(BaseEstimator):
-    """Label propagation under label proportions, on rows that no machine holds.
+    """Label propagation under label proportions, on more rows than one machine can hold.
 
     The same soft labels as `apportion.LPLLP(AnchorGraph())` finds,
     `argmin_F ½⟨F, (I - P)F⟩` under every bag's totals, and the same labels, for rows that lie in
@@ -61,7 +64,8 @@ class LPLLP(BaseEstimator):
     max_iter : int, default=2000
         The most iterations.
     checkpoint : path, optional
-        A file to keep the run in: one that was interrupted goes on from it. Deleted at the end.
+        A file to keep the run in: one that was interrupted, or whose iterations ran out, goes on
+        from it. Of a run that has converged, `to_parquet` and `close` delete it.
 
     Attributes
     ----------
@@ -83,10 +87,14 @@ class LPLLP(BaseEstimator):
         What the totals can tell apart.
     n_spanning_ : int
         Bags that lie in several partitions.
-    n_requests_ : int
-        How often all partitions were asked in the loop.
+    energies_ : ndarray of shape (n_iter_ + 1,)
+        The energy at every iteration.
+    n_requests_, n_tasks_ : int
+        How often the loop asked, and all tasks that it took.
+    n_gathered_ : int
+        Rows of bags across partitions that were looked at one by one, to cut such bags.
     bytes_per_request_ : int
-        What a request sends to a partition and brings back.
+        The most that a request of the loop sends to a partition and brings back.
 
     Examples
     --------
@@ -101,6 +109,9 @@ class LPLLP(BaseEstimator):
     ...     model.labels().compute().tolist()
     ['sleep', 'sleep', 'tv', 'sleep', 'tv', 'tv']
     """
+
+    _own: ExitStack | None = None
+    _found: Fitted | None = None
 
     def __init__(
         self,
@@ -155,16 +166,13 @@ class LPLLP(BaseEstimator):
         """
         if y is not None:
             raise ValueError("Labels of single rows cannot be given on a cluster: leave out y.")
-        if not 0.0 < self.alpha < 1.0:
-            raise ValueError(
-                f"The 'alpha' parameter of LPLLP must be in (0, 1). Got {self.alpha!r}."
-            )
+        self._check_parameters()
         graph = AnchorGraph(self.n_anchors, self.n_nearest)
-        graph._wanted_anchors(1)
+        graph.wanted_anchors(1)
         totals = as_totals(proportions)
         source = partitions_of(X, bags, totals.ids, features)
         client, own = client_for(client)
-        self._own = own or getattr(self, "_own", None)
+        self._own = own or self._own
         try:
             self._fit_on(Cluster(client), source, totals, graph)
         except BaseException:
@@ -178,6 +186,8 @@ class LPLLP(BaseEstimator):
         self, cluster: Cluster, source: Partitions, totals: Totals, graph: AnchorGraph
     ) -> None:
         path = None if self.checkpoint is None else Path(self.checkpoint)
+        if path is not None:
+            require_writable(path, force=True)
         run = run_of(
             totals,
             len(source.rows),
@@ -186,23 +196,26 @@ class LPLLP(BaseEstimator):
             n_nearest=self.n_nearest,
         )
         resume = None
+        if source.n_rows is not None:
+            self._require_memory(cluster, source, source.n_rows, totals, graph)
         if path is not None and path.exists():
             n_rows, anchors, resume = read_checkpoint(path, run)
             _log.info("going on from %s, after %d iterations", path, len(resume.energies) - 1)
         else:
             n_rows, anchors = learn_anchors(
-                cluster, source.rows, graph._wanted_anchors(10**12), graph._wanted_anchors
+                cluster, source.rows, graph.wanted_anchors(10**12), graph.wanted_anchors
             )
-        require_memory(
-            cluster.client,
-            n_rows,
-            anchors.shape[1],
-            len(source.rows),
-            len(totals.classes),
-            self.n_nearest,
-        )
+        if source.n_rows is None:
+            self._require_memory(cluster, source, n_rows, totals, graph)
         passed = (lambda state: None) if path is None else Checkpoint(path, n_rows, anchors, run)
         layout = lay_out(cluster, source.rows, totals, anchors, self.n_nearest)
+        if resume is not None and resume.rows_digest != layout.rows_digest:
+            raise FileError(
+                str(path),
+                "the checkpoint of other rows, bags or partitions",
+                "that of a run of these",
+                "delete it to begin anew, or name another file",
+            )
         found = fit(
             cluster,
             layout,
@@ -214,8 +227,36 @@ class LPLLP(BaseEstimator):
             passed=passed,
         )
         self._keep(found, totals, source, cluster)
-        if path is not None:
-            path.unlink(missing_ok=True)
+
+    def _require_memory(
+        self, cluster: Cluster, source: Partitions, n_rows: int, totals: Totals, graph: AnchorGraph
+    ) -> None:
+        require_memory(
+            cluster.client,
+            Extent(
+                n_rows=n_rows,
+                n_features=source.n_features,
+                n_partitions=len(source.rows),
+                n_classes=len(totals.classes),
+                n_anchors=graph.wanted_anchors(n_rows),
+                n_nearest=self.n_nearest,
+            ),
+        )
+
+    def _check_parameters(self) -> None:
+        if not 0.0 < self.alpha < 1.0:
+            raise ValueError(
+                f"The 'alpha' parameter of LPLLP must be in (0, 1). Got {self.alpha!r}."
+            )
+        if not isinstance(self.tol, Real) or not self.tol >= 0.0:
+            raise ValueError(
+                f"The 'tol' parameter of LPLLP must be a number of at least 0. Got {self.tol!r}."
+            )
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise ValueError(
+                "The 'max_iter' parameter of LPLLP must be an int of at least 1. "
+                f"Got {self.max_iter!r}."
+            )
 
     def _keep(self, found: Fitted, totals: Totals, source: Partitions, cluster: Cluster) -> None:
         self.classes_ = totals.classes
@@ -231,6 +272,7 @@ class LPLLP(BaseEstimator):
         self.n_requests_ = sum(found.state.history)
         self.bytes_per_request_ = found.bytes_per_request
         self.n_tasks_ = cluster.n_tasks
+        self.n_gathered_ = found.n_gathered
         there = layout.sizes > 0
         self.bag_report_ = BagReport(
             ids=tuple(bag for bag, has_rows in zip(totals.ids, there, strict=True) if has_rows),
@@ -242,8 +284,7 @@ class LPLLP(BaseEstimator):
             decode="quota",
             tied={"quota": found.n_tied},
         )
-        self._found: Fitted | None = found
-        self._source, self._cluster = source, cluster
+        self._found, self._source, self._cluster = found, source, cluster
         if found.status is not Status.CONVERGED:
             warnings.warn(
                 f"LP-LLP {found.status.value} (after {self.n_iter_} iterations).",
@@ -285,17 +326,25 @@ class LPLLP(BaseEstimator):
         names = [file.name for file in self._source.files or ()] or [
             f"part-{k:05d}.parquet" for k in range(len(self._source.rows))
         ]
-        read = self._source.files
-        refuse_output(Path(folder), names, read, keep, force)
-        files = [str(folder_made(Path(folder)) / name) for name in names]
-        sources = [None] * len(files) if read is None else [str(one) for one in read]
+        read, classes, kept = self._source.files, self.classes_.tolist(), tuple(keep)
+        refuse_output(Path(folder), names, read, kept, classes, force)
+        files = [folder_made(Path(folder)) / name for name in names]
+        sources = [None] * len(files) if read is None else [str(one.absolute()) for one in read]
         told = found.point, found.rounds
-        classes, kept = self.classes_.tolist(), tuple(keep)
         written = [
-            self._cluster.on_one(write_part, part, *told, *where, classes, kept, force)
-            for part, *where in zip(found.layout.parts, files, sources, strict=True)
+            self._cluster.on_one(
+                write_part, part, *told, str(file.absolute()), source, classes, kept
+            )
+            for part, file, source in zip(found.layout.parts, files, sources, strict=True)
         ]
-        return [Path(one) for one in self._cluster.gather(written)]
+        self._cluster.gather(written)
+        self._forget_checkpoint()
+        return files
+
+    def _forget_checkpoint(self) -> None:
+        done = self._found is not None and self._found.status is Status.CONVERGED
+        if self.checkpoint is not None and done:
+            Path(self.checkpoint).unlink(missing_ok=True)
 
     def local_model(self) -> lp_llp.LPLLP:
         """Return a model that predicts new rows on one machine, and that `save_model` can keep.
@@ -330,6 +379,7 @@ class LPLLP(BaseEstimator):
 
     def close(self) -> None:
         """Let go of the partitions, and end the local cluster that `fit` may have started."""
+        self._forget_checkpoint()
         self._found = None
         if self._own is not None:
             self._own.close()

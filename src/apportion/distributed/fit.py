@@ -11,6 +11,7 @@ import numpy as np
 from apportion._typing import FloatArray, IntArray
 from apportion.decode import round_to_counts
 from apportion.diagnose import Diagnosis
+from apportion.distributed.bag_sums import OfBags
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.decode import Cuts
 from apportion.distributed.labels import Round, Tally, agreed, massed, tallied, voiced
@@ -18,7 +19,7 @@ from apportion.distributed.layout import Layout
 from apportion.distributed.loop import Loop, State
 from apportion.distributed.sample import Head, Sample, head, joined, lowest, merged, up_to
 from apportion.distributed.warn import warn_of_answers, warn_of_design, warn_of_rows
-from apportion.exceptions import FileError, SupervisionError
+from apportion.exceptions import SupervisionError
 from apportion.graph.anchor import anchors_of, rows_for_anchors
 from apportion.multipliers import nearest_totals
 from apportion.progress import tell
@@ -50,7 +51,7 @@ class Fitted:
         Rows by bag and label.
     n_tied : int
         Rows that only a tie-break decided.
-    n_looked : int
+    n_gathered : int
         Rows that the driver looked at to cut bags across partitions.
     bytes_per_request : int
         What a request sends to a partition and brings back.
@@ -65,7 +66,7 @@ class Fitted:
     rounds: list[Any]
     assigned: IntArray
     n_tied: int
-    n_looked: int
+    n_gathered: int
     bytes_per_request: int
 
 
@@ -86,8 +87,8 @@ def learn_anchors(
     number = wanted(first.n_rows)
     hashes = first.hashes[: rows_for_anchors(number)]
     samples = cluster.on_each(up_to, found, int(hashes[-1]))
-    sample: Sample = cluster.total(samples, joined)
-    anchors, _ = anchors_of(sample.X[: len(hashes)], number)
+    sample: Sample = cluster.total(samples, joined, len(hashes))
+    anchors, _ = anchors_of(sample.X, number)
     return first.n_rows, anchors
 
 
@@ -104,21 +105,14 @@ def fit(
 ) -> Fitted:
     """Return the labels of all partitions."""
     loop = Loop(cluster, layout, alpha)
-    if resume is not None and not loop.goes_on(resume):
-        raise FileError(
-            "the checkpoint",
-            "the sums of other rows",
-            "the checkpoint of a run of these rows",
-            "delete it to begin anew, or name another file",
-        )
     diagnosis = warn_of_design(layout)
-    reach = warn_of_rows(cluster, layout)
+    hanging = warn_of_rows(cluster, layout)
     tell("propagating", 0.0)
     state, status = loop.run(resume or loop.start(), tol, max_iter, passed)
 
     tell("decoding")
     point = cluster.send(state.point)
-    unique = warn_of_answers(cluster, layout, reach, point)
+    unique = warn_of_answers(cluster, layout, hanging, point, status)
     cuts = Cuts(cluster, layout.holders, _counts(cluster, layout, point))
     rounds = [cluster.send(Round(None, cuts(point, [], None)))]
     if refine:
@@ -134,7 +128,7 @@ def fit(
         rounds=rounds,
         assigned=tally.assigned,
         n_tied=tally.n_tied,
-        n_looked=cuts.n_looked,
+        n_gathered=cuts.n_gathered,
         bytes_per_request=loop.bytes_per_request,
     )
 
@@ -144,7 +138,8 @@ def _counts(cluster: Cluster, layout: Layout, point: Any) -> IntArray:
     bags = layout.across
     if not len(bags.sizes):
         return np.zeros(bags.lower.shape, dtype=np.intp)
-    sums = cluster.total(cluster.on_each(massed, layout.holders, point)).masses
+    found: OfBags = cluster.total(cluster.on_each(massed, layout.holders, point))
+    (sums,) = found.of_all(len(bags.sizes))
     masses = nearest_totals(sums, bags.lower, bags.upper, bags.sizes)
     return round_to_counts(masses, bags.sizes, bags.lower, bags.upper)
 
@@ -156,10 +151,10 @@ def _refined(
     tell("refining")
     parts, smoothness = layout.parts, -np.inf
     for _ in range(MOST_ROUNDS):
-        given = cluster.total(cluster.on_each(voiced, parts, point, rounds)).given
+        given = cluster.total(cluster.on_each(voiced, parts, point, rounds))
         voices = given / layout.masses[:, None]
         sent = cluster.send(voices)
-        own = cluster.total(cluster.on_each(agreed, parts, point, rounds, sent)).own
+        own = cluster.total(cluster.on_each(agreed, parts, point, rounds, sent))
         risen = own / max(layout.n_rows, 1)
         if risen <= smoothness + 1e-12:
             return rounds[:-1]

@@ -1,7 +1,8 @@
 """One label a row on a partition: round by round, as refinement hands the bags' counts out anew.
 
-Bags that lie in the partition alone are decoded here. Of the others, the driver asks how rows are
-worth what, and says where a bag is cut: at which score for two classes, at which prices for more.
+Bags that lie in the partition alone are decoded here. Of the others, the driver asks what rows
+are worth in each class, and says where a bag is cut: at which score for two classes, at which
+prices for more.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import numpy as np
 
 from apportion._typing import AnyArray, FloatArray, IntArray
 from apportion.decode import Decoding, bag_counts, grains
+from apportion.distributed.bag_sums import OfBags
 from apportion.distributed.levels import Levels, at_levels
 from apportion.distributed.part import Part, Point
 from apportion.distributed.prices import Prices, at_prices
-from apportion.graph.anchor import _from_others, _without_own
+from apportion.graph.anchor import from_others, without_own
 from apportion.graph.row_parts import multiply, transposed
 from apportion.refine import WEIGHT_OF_SOFT_LABELS
 from apportion.threads import blockwise, total
@@ -89,8 +91,8 @@ def scored(part: Part, point: Point, rounds: list[Round], voices: FloatArray | N
             scores = part.projection.from_columns(soft)
         else:
             columns = heard(part, point, rounds, voices).columns
-            shape = np.empty((part.n_rows, part.n_classes))
-            scores = blockwise(_with_soft_labels, columns, soft, part.own, out=shape)
+            scores = _of_classes(part, columns)
+            scores = blockwise(_plus_soft_labels, scores, part.projection.from_columns(soft))
         counts = part.remembered("counts", 0, lambda: _own_counts(part, soft))
         found = part.quotas(scores[part.alone], counts)
         return Scored(*found, grains(scores[part.across]))
@@ -117,26 +119,25 @@ def heard(part: Part, point: Point, rounds: list[Round], voices: FloatArray) -> 
         labels = said(part, point, rounds).labels
         columns = multiply(part.ties, voices)
         said_here = _one_hot(part, labels)
-        columns = blockwise(_from_others, columns, said_here, part.own, out=columns)
-        return Heard(columns, total(_agreement, columns, labels, part.own))
+        columns = blockwise(from_others, columns, said_here, part.own, out=columns)
+        return Heard(columns, total(_agreement, _of_classes(part, columns), labels))
 
     return part.remembered("heard", len(rounds), hear)
 
 
-def _agreement(columns: FloatArray, labels: IntArray, own: FloatArray) -> float:
-    return float(_of_classes(columns, own)[np.arange(len(labels)), labels].sum())
+def _agreement(heard: FloatArray, labels: IntArray) -> float:
+    return float(heard[np.arange(len(labels)), labels].sum())
 
 
-def _with_soft_labels(columns: FloatArray, soft: FloatArray, own: FloatArray) -> FloatArray:
-    F = np.hstack([1.0 - soft, soft]) if soft.shape[1] == 1 else soft
-    return _of_classes(columns, own) + WEIGHT_OF_SOFT_LABELS * F
+def _plus_soft_labels(heard: FloatArray, soft: FloatArray) -> FloatArray:
+    return heard + WEIGHT_OF_SOFT_LABELS * soft
 
 
-def _of_classes(columns: FloatArray, own: FloatArray) -> FloatArray:
+def _of_classes(part: Part, columns: FloatArray) -> FloatArray:
     """Return what is heard of every class, from the columns that travel."""
-    if columns.shape[1] > 1:
+    if part.n_classes != 2:
         return columns
-    return np.hstack([np.where(_without_own(own) > 0, 1.0, 0.0) - columns, columns])
+    return np.hstack([np.where(without_own(part.own) > 0, 1.0, 0.0) - columns, columns])
 
 
 def _own_counts(part: Part, soft: FloatArray) -> IntArray:
@@ -153,27 +154,15 @@ def _one_hot(part: Part, labels: IntArray) -> FloatArray:
 # --- What is added up.
 
 
-class Voices(NamedTuple):
-    """Zᵀ of labels; of two classes, of the second alone."""
-
-    given: FloatArray
-
-
-def voiced(part: Part, point: Point, rounds: list[Round]) -> Voices:
+def voiced(part: Part, point: Point, rounds: list[Round]) -> FloatArray:
     """Return what the rows' labels give to their anchors."""
     labels = _one_hot(part, said(part, point, rounds).labels)
-    return Voices(np.asarray(transposed(part.ties) @ labels))
+    return np.asarray(transposed(part.ties) @ labels)
 
 
-class Agreement(NamedTuple):
-    """How much of what rows hear is their own label."""
-
-    own: float
-
-
-def agreed(part: Part, point: Point, rounds: list[Round], voices: FloatArray) -> Agreement:
+def agreed(part: Part, point: Point, rounds: list[Round], voices: FloatArray) -> float:
     """Return how much of what the rows hear is their own label."""
-    return Agreement(heard(part, point, rounds, voices).agreement)
+    return heard(part, point, rounds, voices).agreement
 
 
 class Tally(NamedTuple):
@@ -192,13 +181,7 @@ def tallied(part: Part, point: Point, rounds: list[Round]) -> Tally:
     return Tally(assigned.reshape(n_bags, c), int(tied.sum()))
 
 
-class Masses(NamedTuple):
-    """The sums of soft labels over bags that lie in several partitions."""
-
-    masses: FloatArray
-
-
-def massed(part: Part, point: Point) -> Masses:
+def massed(part: Part, point: Point) -> OfBags:
     """Return the sums of soft labels over bags that lie in several partitions."""
     soft = part.projection.from_columns(part.at(point).F[part.across])
-    return Masses(part.groups.sum(soft))
+    return OfBags(part.held, (part.groups.sum(soft),))

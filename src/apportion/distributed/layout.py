@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from apportion.distributed.spanning import SpanningBags
 from apportion.distributed.ties import Census, census, tie
 from apportion.exceptions import SupervisionError
 from apportion.graph.anchor import Nearness
+from apportion.memory import refuse_if_too_large
 from apportion.progress import tell
 from apportion.totals import Totals, masses_for
 
@@ -51,6 +53,8 @@ class Layout:
         The bags' masses, and the shares to start from.
     several : ndarray of bool, of shape (n_bags,)
         Which bags lie in several partitions.
+    rows_digest : str
+        A digest of all rows, their bags, and how they are cut into partitions.
     """
 
     parts: list[Any]
@@ -68,6 +72,7 @@ class Layout:
     upper: FloatArray
     shares: FloatArray
     several: BoolArray
+    rows_digest: str
 
     @property
     def n_rows(self) -> int:
@@ -114,6 +119,8 @@ def lay_out(
         How many of them a row is tied to.
     """
     tell(_TYING)
+    m = len(anchors)
+    refuse_if_too_large(f"A fit with {m} anchors", 3 * 8 * m * m, "fewer anchors")
     tied = cluster.on_each_read(tie, partitions, cluster.send(anchors), n_nearest)
     counted = cluster.on_each(census, tied, len(totals.ids), len(anchors))
     cluster.watch(_TYING, counted)
@@ -138,7 +145,7 @@ def lay_out(
     parts = [cluster.on_one(Part, one, sent, number) for number, one in enumerate(tied)]
     extents = cluster.gather(cluster.on_each(_extent, parts))
     cluster.settle(parts)
-    lengths, holds, strengths = zip(*extents, strict=True)
+    lengths, holds, strengths, digests = zip(*extents, strict=True)
     return Layout(
         parts=parts,
         lengths=lengths,
@@ -155,6 +162,7 @@ def lay_out(
         upper=upper,
         shares=shares,
         several=several,
+        rows_digest=sha256(repr((lengths, digests)).encode()).hexdigest(),
     )
 
 
@@ -180,7 +188,8 @@ class _Extent(NamedTuple):
     n_rows: int
     holds: bool
     strength: float
+    digest: int
 
 
 def _extent(part: Part) -> _Extent:
-    return _Extent(part.n_rows, part.across.start < part.n_rows, float(part.strengths.sum()))
+    return _Extent(part.n_rows, len(part.held) > 0, float(part.strengths.sum()), part.digest)

@@ -8,6 +8,7 @@ import numpy as np
 
 from apportion._typing import BoolArray, IntArray, UIntArray
 from apportion.decode import Decoding
+from apportion.distributed.bag_sums import OfBags
 from apportion.distributed.part import Part
 
 SCORE_BITS = 31
@@ -50,16 +51,9 @@ class Digit(NamedTuple):
     bits: int
 
 
-class Histogram(NamedTuple):
-    """How many rows of each bag have each value of some bits of their key."""
-
-    counts: IntArray
-
-
-def binned(part: Part, scores: IntArray, digit: Digit) -> Histogram:
-    """Return how the rows of a bag that share what is known of its level go on."""
-    keys = _keys(part, scores)
-    codes = part.groups.codes
+def binned(part: Part, scores: IntArray, digit: Digit) -> OfBags:
+    """Return how many rows of each bag, of those that share what is known, have each digit next."""
+    keys, codes = _keys(part, scores), part.spanning
     matches = digit.asked[codes]
     *whole, prefix = digit.known
     for key, known in zip(keys, whole, strict=False):
@@ -68,9 +62,9 @@ def binned(part: Part, scores: IntArray, digit: Digit) -> Histogram:
     if above < HASH_BITS:
         matches &= (key >> np.uint64(above)) == prefix[codes]
     values = (key[matches] >> np.uint64(digit.shift)) & np.uint64(2**digit.bits - 1)
-    cells = (codes[matches] << digit.bits) + values.astype(np.intp)
-    n_cells = part.groups.n_groups << digit.bits
-    return Histogram(np.bincount(cells, minlength=n_cells).reshape(-1, 2**digit.bits))
+    cells = (part.groups.codes[matches] << digit.bits) + values.astype(np.intp)
+    counts = np.bincount(cells, minlength=len(part.held) << digit.bits)
+    return OfBags(part.held, (counts.reshape(-1, 2**digit.bits),))
 
 
 def _keys(part: Part, scores: IntArray) -> tuple[UIntArray, UIntArray, UIntArray]:
@@ -83,7 +77,7 @@ def _keys(part: Part, scores: IntArray) -> tuple[UIntArray, UIntArray, UIntArray
 
 def at_levels(part: Part, scores: IntArray, cut: Levels) -> Decoding:
     """Return the rows across partitions, the second class up to the level of their bag."""
-    keys, codes = _keys(part, scores), part.groups.codes
+    keys, codes = _keys(part, scores), part.spanning
     taken, equal = np.zeros(len(codes), dtype=bool), np.ones(len(codes), dtype=bool)
     for key, level in zip(keys, cut.keys, strict=True):
         taken |= equal & (key < level[codes])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -28,6 +28,8 @@ from apportion.solve import Status
 _TIGHT, _LOOSE, _SHARE = 1e-12, 1e-6, 1e-3
 """How far bags across partitions may be off their masses, relative to their size: a share of the
 square of the last step, within bounds."""
+
+_KEPT = 1e-8
 
 
 @dataclass
@@ -50,8 +52,10 @@ class State:
         ‖F‖ at the start, and the length of the last step.
     slack : float
         How much too low the last energy may be.
-    masses : ndarray of shape (n_anchors,)
-        Λ, which tells other rows from these.
+    residual : float
+        How far the last point's bags are off their masses, relative to their size.
+    rows_digest : str
+        A digest of rows, bags and partitions, which tells others from these.
     history : list of int
         How often all partitions were asked, iteration by iteration.
     """
@@ -66,8 +70,18 @@ class State:
     size: float
     leap: float
     slack: float
-    masses: FloatArray
+    residual: float
+    rows_digest: str
     history: list[int] = field(default_factory=list)
+
+
+class _Moved(NamedTuple):
+    """Where a step led: the point, its future, what soft labels add up to, how far bags are off."""
+
+    point: Point
+    sent: Any
+    sums: Sums
+    residual: float
 
 
 class Loop:
@@ -86,7 +100,7 @@ class Loop:
     def __init__(self, cluster: Cluster, layout: Layout, alpha: float) -> None:
         self.cluster, self.bags = cluster, layout.across
         self.holders, self.others = layout.holders, layout.others
-        self.alpha, self.masses = alpha, layout.masses
+        self.alpha, self.rows_digest = alpha, layout.rows_digest
         self.weight = 2.0 if len(layout.classes) == 2 else 1.0
         self._factor = linalg.cho_factor(
             np.diag(layout.masses) - alpha * layout.shared, lower=True, check_finite=False
@@ -97,16 +111,23 @@ class Loop:
     def start(self) -> State:
         """Return the state at the soft labels nearest to the bags' shares."""
         nowhere = np.zeros((0, 0))
-        point, _, sums = self._moved(nowhere, np.zeros(self.bags.lower.shape), _TIGHT)
-        size = math.sqrt(max(self._square(sums), 1e-300))
-        A, energy = sums.anchors, self._energy(sums)
-        return State(A, A, point, point, [energy], 1.0, 0.0, size, size, 0.0, self.masses)
-
-    def goes_on(self, state: State) -> bool:
-        """Return whether a state is one of these rows and bags."""
-        same = state.masses.shape == self.masses.shape
-        same = same and np.allclose(state.masses, self.masses, rtol=1e-6)
-        return bool(same and state.point.multipliers.shape == self.bags.lower.shape)
+        moved = self._moved(nowhere, np.zeros(self.bags.lower.shape), _TIGHT)
+        size = math.sqrt(max(self._square(moved.sums), 1e-300))
+        A, point = moved.sums.anchors, moved.point
+        return State(
+            here=A,
+            before=A,
+            point=point,
+            point_before=point,
+            energies=[self._energy(moved.sums)],
+            t=1.0,
+            momentum=0.0,
+            size=size,
+            leap=size,
+            slack=0.0,
+            residual=moved.residual,
+            rows_digest=self.rows_digest,
+        )
 
     def run(
         self, state: State, tol: float, max_iter: int, passed: Callable[[State], None]
@@ -115,7 +136,7 @@ class Loop:
         rounding = 1e-12 * state.size**2
         enough = tol * state.size
         if state.leap <= enough:
-            return state, Status.CONVERGED
+            return state, self._converged(state)
         here, before = self.cluster.send(state.point), self.cluster.send(state.point_before)
         while len(state.energies) <= max_iter:
             Y = state.here + state.momentum * (state.here - state.before)
@@ -124,15 +145,17 @@ class Loop:
             tolerance = min(max(_SHARE * (state.leap / state.size) ** 2, _TIGHT), _LOOSE)
             lam = state.point.multipliers
             lam = lam + state.momentum * (lam - state.point_before.multipliers)
-            point, sent, sums = self._moved(B, lam, tolerance, here, before, state.momentum)
+            moved = self._moved(B, lam, tolerance, here, before, state.momentum)
+            point, sums = moved.point, moved.sums
             state.history.append(self.asked - asked)
-            energy = self._energy(sums)
+            energy, leap = self._energy(sums), math.sqrt(self.weight * sums.leap)
             # What bags are off their masses may lower the energy, by no more than this.
             largest = np.abs(point.multipliers).max(axis=1, initial=0.0)
             slack = 4.0 * tolerance * float(self.bags.sizes @ largest)
             if energy > state.energies[-1] + rounding + max(slack, state.slack):
                 if state.momentum == 0.0:
-                    return state, self._settled(state, enough)
+                    # But for rounding, a plain step cannot raise the energy: this is its least.
+                    return state, self._converged(state) if leap <= enough else Status.STALLED
                 state.energies.append(state.energies[-1])
                 state.momentum, state.t = 0.0, 1.0
                 continue
@@ -143,14 +166,16 @@ class Loop:
             state.before, state.here = state.here, sums.anchors
             state.point_before, state.point = state.point, point
             state.energies.append(energy)
-            state.slack = slack
-            state.leap = math.sqrt(self.weight * sums.leap)
-            before, here = here, sent
+            state.slack, state.leap, state.residual = slack, leap, moved.residual
+            before, here = here, moved.sent
             passed(state)
             self._tell(state.leap, state.size, tol)
             if state.leap <= enough:
-                return state, Status.CONVERGED
+                return state, self._converged(state)
         return state, Status.MAX_ITER
+
+    def _converged(self, state: State) -> Status:
+        return Status.CONVERGED if state.residual <= _KEPT else Status.INFEASIBLE
 
     def _moved(
         self,
@@ -160,8 +185,8 @@ class Loop:
         here: Any = None,
         before: Any = None,
         momentum: float = 0.0,
-    ) -> tuple[Point, Any, Sums]:
-        """Return the point that B leads to, its future, and what soft labels there add up to.
+    ) -> _Moved:
+        """Return the point that B leads to, and what soft labels there add up to.
 
         The first trial multipliers go to all partitions together with B; further ones only to those
         that hold rows of bags across partitions.
@@ -180,12 +205,12 @@ class Loop:
             if rest is None:
                 rest = cluster.joined(cluster.on_each(answered, self.others, *told))
             answer = added(cluster.gather([*holders, *rest]))
-            return answer.bags
+            return BagSums(*answer.bags.of_all(len(trial)))
 
-        lam = self.bags.met(ask, lam, tolerance)
-        sums: Sums = answer.rows
-        self.bytes_per_request = _bytes(Point(B, lam)) + _bytes(answer)
-        return Point(B, lam), sent, sums
+        lam, residual = self.bags.met(ask, lam, tolerance)
+        point = Point(B, lam)
+        self.bytes_per_request = _bytes((point, answer.rows, answer.bags.values))
+        return _Moved(point, sent, answer.rows, residual)
 
     def _energy(self, sums: Sums) -> float:
         A = sums.anchors
@@ -195,9 +220,6 @@ class Loop:
 
     def _square(self, sums: Sums) -> float:
         return sums.square if self.weight == 1.0 else sums.square + sums.others
-
-    def _settled(self, state: State, enough: float) -> Status:
-        return Status.CONVERGED if state.leap <= 100 * enough else Status.STALLED
 
     def _tell(self, leap: float, size: float, tol: float) -> None:
         way = math.log(1.0 / max(tol, 1e-16))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ def refuse_output(
     names: Sequence[str],
     read: Sequence[Path] | None,
     keep: Sequence[str],
+    classes: Sequence[Any],
     force: bool,
 ) -> None:
     """Raise, before long work begins, where labels could not be written at its end.
@@ -36,6 +38,8 @@ def refuse_output(
         The files that are read.
     keep : sequence of str
         Columns of these to put beside the labels.
+    classes : sequence
+        The classes.
     force : bool
         Whether files that are there may be replaced.
     """
@@ -44,6 +48,13 @@ def refuse_output(
             f"{name_some(map(repr, keep))}: columns can be kept of Parquet files only. "
             "Leave out `keep`; labels are in the order of the rows."
         )
+    ours = ["label", *(f"mass_{name}" for name in classes), "confidence"]
+    for name in keep:
+        if name in ours:
+            raise OutputError(
+                f"{name!r} cannot be kept: the labels have a column of that name. Leave it out, or "
+                "rename it in the files."
+            )
     if read and folder.resolve() == read[0].parent.resolve():
         raise OutputError(f"{folder} is the folder that is read. Name another.")
     for file in (read or ()) if keep else ():
@@ -55,6 +66,9 @@ def refuse_output(
         raise OutputError(f"{folder} is no folder. Name another.")
     for name in names:
         refuse_to_replace(folder / name, force=force)
+    nearest = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    if not os.access(nearest, os.W_OK):
+        raise OutputError(f"{folder} cannot be written: permission denied. Name another.")
 
 
 def folder_made(folder: Path) -> Path:
@@ -86,9 +100,11 @@ def write_part(
     source: str | None,
     classes: list[Any],
     keep: tuple[str, ...],
-    force: bool,
 ) -> str:
-    """Write a partition's labels beside columns of the file it came from; return the file."""
+    """Write a partition's labels beside columns of the file it came from; return the file.
+
+    A file that is there is replaced: it may have been written before a worker was lost.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -100,6 +116,6 @@ def write_part(
     for h, name in enumerate(classes):
         columns[f"mass_{name}"] = pa.array(soft[:, h])
     columns["confidence"] = pa.array(soft[np.arange(len(soft)), labels])
-    with replacing(Path(file), force=force) as temporary:
+    with replacing(Path(file), force=True) as temporary:
         pq.write_table(pa.table(columns), temporary)
     return file

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from threading import RLock
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,9 +20,9 @@ from apportion.bags import Bags
 from apportion.decode import Quotas
 from apportion.distributed.bag_sums import BagSums, bag_sums, no_sums
 from apportion.distributed.ties import Tied
-from apportion.graph.anchor import _sparse_rows, _without_own
+from apportion.graph.anchor import sparse_rows, without_own
 from apportion.graph.row_parts import multiply
-from apportion.hashing import ranks_of
+from apportion.hashing import ranks_of, scramble
 from apportion.multipliers import Groups, SimplexResponse
 from apportion.project import MassProjection
 
@@ -58,11 +59,6 @@ class Design(NamedTuple):
     shares: FloatArray
     spanning: IntArray
 
-    @property
-    def n_spanning(self) -> int:
-        """The number of bags that lie in several partitions."""
-        return int((self.spanning >= 0).sum())
-
 
 class Point(NamedTuple):
     """What soft labels follow from: F = Π(Z B).
@@ -86,7 +82,7 @@ class Stand:
     Attributes
     ----------
     B, multipliers : ndarray
-        The point.
+        The point; multipliers of the bags that are held here.
     F : ndarray of shape (n_rows, n_columns)
         The soft labels.
     open : SimplexResponse
@@ -94,7 +90,7 @@ class Stand:
     bags : BagSums
         What these rows answer, added up.
     measured : tuple, optional
-        What the other rows add up to.
+        Where a step began, and what the other rows then add up to.
     """
 
     B: FloatArray
@@ -127,6 +123,14 @@ class Part:
         The rows as they were read, in the order in which they stand here.
     alone, across : slice
         Rows of bags that lie here alone, or in no bag; and the others.
+    held : ndarray of shape (n_held,)
+        The bags of these, as positions among all that lie in several partitions.
+    spanning : ndarray of shape (n_rows across,)
+        Each row's bag, as such a position.
+    groups : Groups
+        The same as positions in `held`.
+    digest : int
+        A digest of the rows and their bags, in whatever order.
     ties : sparse array of shape (n_rows, n_anchors)
         Z: the rows' weights on the anchors.
     """
@@ -144,18 +148,26 @@ class Part:
         if len(across):
             self.order = np.concatenate([np.flatnonzero(spanning < 0), across])
         self.codes = tied.codes[self.order]
-        self.groups = Groups(spanning[across], design.n_spanning)
+        self.spanning: IntArray = spanning[across]
+        self.held, local = np.unique(self.spanning, return_inverse=True)
+        self.groups = Groups(local, len(self.held))
         self.hashes: UIntArray = tied.hashes[across]
+        self.digest = int(scramble(tied.hashes ^ scramble(tied.codes.astype(np.uint64))).sum())
         self.ranks = ranks_of(ranks[self.order][self.alone].astype(np.uint64))
         nearest: AnyArray = design.used[tied.nearest[self.order]].astype(np.int32)
-        self.ties = _sparse_rows(tied.weights[self.order], nearest, len(design.masses))
+        self.ties = sparse_rows(tied.weights[self.order], nearest, len(design.masses))
         self._stands: list[Stand] = []
         self._rounds: dict[str, dict[int, Any]] = {}
+        self._lock = RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        found = {"own", "bags", "projection", "quotas"}
-        kept = {name: one for name, one in vars(self).items() if name not in found}
+        found = {"own", "bags", "projection", "quotas", "_lock"}
+        kept = {name: one for name, one in vars(self).copy().items() if name not in found}
         return {**kept, "_stands": [], "_rounds": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = RLock()
 
     def __sizeof__(self) -> int:
         # Dask asks how much would have to travel.
@@ -184,7 +196,7 @@ class Part:
     @property
     def strengths(self) -> FloatArray:
         """How strongly each row is tied to others."""
-        return _without_own(self.own)[:, 0]
+        return without_own(self.own)[:, 0]
 
     def components(self, of_anchors: IntArray) -> IntArray:
         """Return each row's connected component, from those of the anchors."""
@@ -218,13 +230,18 @@ class Part:
 
     def at(self, point: Point) -> Stand:
         """Return the soft labels at a point, remembered or found again."""
+        with self._lock:
+            return self._at(point)
+
+    def _at(self, point: Point) -> Stand:
         known = [one for one in self._stands if np.array_equal(one.B, point.B)]
         stand = known[0] if known else self._reached(point.B)
         others = [one for one in self._stands if one is not stand]
         self._stands = [*others[-(_POINTS - 1) :], stand]
-        changed = (stand.multipliers != point.multipliers).any(axis=1)
+        multipliers = point.multipliers[self.held]
+        changed = (stand.multipliers != multipliers).any(axis=1)
         if changed.any():
-            self._answer(stand, point.multipliers, changed)
+            self._answer(stand, multipliers, changed)
         return stand
 
     def _answer(self, stand: Stand, multipliers: FloatArray, changed: BoolArray) -> None:
@@ -244,18 +261,19 @@ class Part:
         came = project.from_columns(f[self.across].copy())
         if self.n_rows:
             f[alone] = project(f[alone])
-        n_across, c = self.groups.n_groups, self.n_classes
-        unknown = np.full((n_across, c), np.nan)
+        n_held, c = len(self.held), self.n_classes
+        unknown = np.full((n_held, c), np.nan)
         respond = SimplexResponse(came, np.ones(len(came)))
-        return Stand(B, unknown, f, respond, no_sums(n_across, c))
+        return Stand(B, unknown, f, respond, no_sums(n_held, c))
 
     def remembered(self, what: str, number: int, find: Callable[[], Found]) -> Found:
         """Return what was found in a round before, or find it; the last rounds are remembered."""
-        rounds = self._rounds.setdefault(what, {})
-        if number not in rounds:
-            found = find()
-            for old in sorted(rounds)[: max(len(rounds) - _ROUNDS + 1, 0)]:
-                del rounds[old]
-            rounds[number] = found
-        result: Found = rounds[number]
-        return result
+        with self._lock:
+            rounds = self._rounds.setdefault(what, {})
+            if number not in rounds:
+                found = find()
+                for old in sorted(rounds)[: max(len(rounds) - _ROUNDS + 1, 0)]:
+                    del rounds[old]
+                rounds[number] = found
+            result: Found = rounds[number]
+            return result

@@ -32,6 +32,10 @@ class Partitions:
     ----------
     rows : list of Delayed
         The rows of each.
+    n_features : int
+        The number of features.
+    n_rows : int or None
+        The number of rows; None if it is not known before they are read.
     features : sequence of str, or None
         The columns that are used, where they have names.
     files : list of path, or None
@@ -39,6 +43,8 @@ class Partitions:
     """
 
     rows: list[Any]
+    n_features: int
+    n_rows: int | None = None
     features: Sequence[str] | None = None
     files: list[Path] | None = None
 
@@ -117,9 +123,8 @@ def _of_array(X: Any, bags: Any, place: Any) -> Partitions:
         )
     read = dask.delayed(_rows_of, pure=False)
     names = [f"partition {number}" for number in range(len(blocks))]
-    return Partitions(
-        [read(*one, place, name) for *one, name in zip(blocks, cells, names, strict=True)]
-    )
+    rows = [read(*one, place, name) for *one, name in zip(blocks, cells, names, strict=True)]
+    return Partitions(rows, X.shape[1], None if np.isnan(sum(lengths)) else int(sum(lengths)))
 
 
 def _of_frame(X: Any, bags: Any, place: Any, features: Sequence[str] | None) -> Partitions:
@@ -149,8 +154,8 @@ def _of_frame(X: Any, bags: Any, place: Any, features: Sequence[str] | None) -> 
         _require_column(name, list(X.columns), "`features`")
     named = bags if isinstance(bags, str) else bags.name
     numbers = [one for one in X.select_dtypes("number").columns if one != named]
-    chosen = list(features) if features else numbers
-    _require_some(chosen, "`X`")
+    chosen = numbers if features is None else list(features)
+    _require_features(chosen, str(named), "`features`")
     read = dask.delayed(_rows_of_frame, pure=False)
     names = [f"partition {number}" for number in range(len(blocks))]
     return Partitions(
@@ -158,7 +163,8 @@ def _of_frame(X: Any, bags: Any, place: Any, features: Sequence[str] | None) -> 
             read(block, cell, place, name, chosen)
             for block, cell, name in zip(blocks, cells, names, strict=True)
         ],
-        chosen,
+        len(chosen),
+        features=chosen,
     )
 
 
@@ -174,21 +180,38 @@ def _of_folder(path: Path, bags: Any, place: Any, features: Sequence[str] | None
         raise SupervisionError(
             "`bags`", f"a {type(bags).__name__}", "the name of a column", "name the column of bags"
         )
-    chosen = list(features) if features else _numbers(str(files[0]), bags)
+    first = str(files[0])
+    for name in (bags, *(features or ())):
+        _require_column(name, columns_of(first), first)
+    chosen = _numbers(first, bags) if features is None else list(features)
+    _require_features(chosen, bags, first)
     read = dask.delayed(read_part, pure=False)
-    rows = [read(str(file), bags, place, chosen) for file in files]
-    return Partitions(rows, chosen, files)
+    rows = [read(str(file), str(file.absolute()), bags, place, chosen) for file in files]
+    return Partitions(rows, len(chosen), _n_rows(files), chosen, files)
 
 
-def read_part(file: str, bags: str, place: Mapping[Hashable, int], features: Sequence[str]) -> Rows:
-    """Return the rows of a Parquet file."""
+def _n_rows(files: Sequence[Path]) -> int:
+    """Return the rows of Parquet files, as their footers tell."""
+    import pyarrow.parquet as pq
+
+    total = 0
+    for file in files:
+        with _reading(str(file)):
+            total += pq.read_metadata(file).num_rows
+    return total
+
+
+def read_part(
+    file: str, path: str, bags: str, place: Mapping[Hashable, int], features: Sequence[str]
+) -> Rows:
+    """Return the rows of a Parquet file, which errors call `file` and which is at `path`."""
     import pyarrow.parquet as pq
 
     with _reading(file):
-        schema = pq.read_schema(file)
+        schema = pq.read_schema(path)
         for name in (bags, *features):
             _require_column(name, schema.names, file)
-        table = pq.read_table(file, columns=[*features, bags])
+        table = pq.read_table(path, columns=[*features, bags])
     columns = []
     for name in features:
         with _numbers_of(file, name):
@@ -272,7 +295,6 @@ def _numbers(file: str, bags: str) -> list[str]:
         for one in schema
         if one.name != bags and (kinds.is_floating(one.type) or kinds.is_integer(one.type))
     ]
-    _require_some(numbers, file)
     return numbers
 
 
@@ -330,10 +352,17 @@ def _require_column(name: str, columns: Sequence[str], where: str) -> None:
         raise no_column(name, list(columns), where)
 
 
-def _require_some(features: Sequence[str], where: str) -> None:
+def _require_features(features: Sequence[str], bags: str, where: str) -> None:
     if not features:
         raise FileError(
             where, "no column of numbers", "at least one beside the bags", "name the features"
+        )
+    if bags in features:
+        raise FileError(
+            where,
+            f"the bags' column {bags!r} among the features",
+            "columns of numbers beside the bags",
+            "leave it out",
         )
 
 

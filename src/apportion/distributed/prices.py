@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.decode import GRAIN, Decoding
-from apportion.distributed.bag_sums import BagSums, bag_sums
+from apportion.distributed.bag_sums import OfBags, bag_sums
 from apportion.distributed.part import Part
 from apportion.multipliers import SoftmaxResponse
-from apportion.transport import _cheapest_moves, _Kinds, cheapest_to_move
+from apportion.transport import NEVER, cheapest_to_move, least_losses
 
 
 class Prices(NamedTuple):
@@ -39,8 +40,8 @@ class Trial(NamedTuple):
     ----------
     asked : ndarray of bool, of shape (n_spanning,)
         The bags that are asked about.
-    multipliers : ndarray of shape (n_asked, n_classes)
-        Their multipliers.
+    multipliers : ndarray of shape (n_spanning, n_classes)
+        The bags' multipliers.
     temperature : float
         The temperature.
     """
@@ -50,30 +51,20 @@ class Trial(NamedTuple):
     temperature: float
 
 
-class Priced(NamedTuple):
-    """What rows of some bags across partitions take at some prices.
+def priced(part: Part, scores: IntArray, trial: Trial) -> OfBags:
+    """Return what rows of some bags take when prices are multipliers times a temperature.
 
-    Attributes
-    ----------
-    soft : BagSums
-        At a temperature, added up.
-    counts : ndarray of shape (n_asked, n_classes)
-        Rows whose best class is this.
+    These are the sums of softmax, and how many rows have which best class.
     """
-
-    soft: BagSums
-    counts: FloatArray
-
-
-def priced(part: Part, scores: IntArray, trial: Trial) -> Priced:
-    """Return what rows of some bags take when prices are multipliers times a temperature."""
-    asked, multipliers, temperature = trial
+    asked = trial.asked[part.held]
     rows, groups = part.groups.only(asked)
-    scores = scores[rows]
-    respond = SoftmaxResponse(scores * (GRAIN / temperature), np.ones(len(rows)))
+    multipliers, scores = trial.multipliers[part.held[asked]], scores[rows]
+    respond = SoftmaxResponse(scores * (GRAIN / trial.temperature), np.ones(len(rows)))
     soft = bag_sums(respond, respond(groups.spread(multipliers)), groups)
-    labels = np.argmax(scores + in_grains(multipliers * temperature)[groups.codes], axis=1)
-    return Priced(soft, groups.sum(np.eye(part.n_classes)[labels]))
+    prices = in_grains(multipliers * trial.temperature)
+    labels = np.argmax(scores + prices[groups.codes], axis=1)
+    counts = groups.sum(np.eye(part.n_classes)[labels])
+    return OfBags(part.held[asked], (*soft, counts))
 
 
 def in_grains(prices: FloatArray) -> IntArray:
@@ -83,7 +74,7 @@ def in_grains(prices: FloatArray) -> IntArray:
 
 def _best(part: Part, scores: IntArray, prices: IntArray) -> IntArray:
     """Return the best class of every row across partitions, at its bag's prices."""
-    return np.argmax(scores + prices[part.groups.codes], axis=1)
+    return np.argmax(scores + prices[part.spanning], axis=1)
 
 
 class Candidates(NamedTuple):
@@ -99,7 +90,7 @@ class Candidates(NamedTuple):
 
 def shortlisted(part: Part, scores: IntArray, prices: IntArray, most: IntArray) -> Candidates:
     """Return the rows that would lose least by a move, for every pair of classes of a bag."""
-    codes, labels = part.groups.codes, _best(part, scores, prices)
+    codes, labels = part.spanning, _best(part, scores, prices)
     place = np.flatnonzero(_listed(scores, labels, codes, most))
     number = np.full(len(place), part.number)
     return Candidates(codes[place], part.hashes[place], number, place, scores[place], labels[place])
@@ -119,25 +110,16 @@ def _listed(scores: IntArray, labels: IntArray, codes: IntArray, most: IntArray)
     return cheapest_to_move(scores, there, codes, most)
 
 
-class Losses(NamedTuple):
-    """The least that a row of a bag loses by a move from one class to another."""
-
-    least: IntArray
-
-
-def lost(part: Part, scores: IntArray, cut: Prices) -> Losses:
+def lost(part: Part, scores: IntArray, cut: Prices) -> OfBags:
     """Return the least that a row of each bag loses by a move from one class to another."""
     labels = at_prices(part, scores, cut).labels
-    quotas = np.zeros((part.groups.n_groups, part.n_classes), dtype=np.int64)
-    ones = np.ones(len(labels), dtype=np.int64)
-    kinds = _Kinds(scores, part.groups.codes, ones, quotas, GRAIN)
-    least, _ = _cheapest_moves(kinds, np.eye(part.n_classes, dtype=np.int64)[labels])
-    return Losses(least)
+    held = part.held
+    return OfBags(held, (least_losses(scores, part.groups.codes, labels, len(held), GRAIN),))
 
 
-def least(answers: list[Losses]) -> Losses:
+def least(answers: list[OfBags]) -> OfBags:
     """Return the least losses of several partitions."""
-    return Losses(np.minimum.reduce([one.least for one in answers]))
+    return reduce(lambda one, other: one.joined(other, np.minimum, NEVER), answers)
 
 
 def at_prices(part: Part, scores: IntArray, cut: Prices) -> Decoding:
@@ -148,7 +130,7 @@ def at_prices(part: Part, scores: IntArray, cut: Prices) -> Decoding:
         labels[cut.moved.place[mine]] = cut.moved.label[mine]
     tied = np.zeros(len(labels), dtype=bool)
     if cut.losses is not None:
-        every, codes = np.arange(len(labels)), part.groups.codes
+        every, codes = np.arange(len(labels)), part.spanning
         around = scores[every, labels][:, None] - scores + cut.losses[codes, :, labels]
         around[every, labels] = 1
         tied = (around == 0).any(axis=1)

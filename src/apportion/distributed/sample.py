@@ -63,8 +63,8 @@ def up_to(found: Lowest, highest: int) -> Sample:
     return Sample(hashes[:n_rows], X[:n_rows])
 
 
-def joined(samples: list[Sample]) -> Sample:
-    """Return several samples as one."""
+def joined(samples: list[Sample], most: int) -> Sample:
+    """Return the rows of the lowest hashes of several samples."""
     hashes = np.concatenate([one.hashes for one in samples])
-    order = np.argsort(hashes, kind="stable")
+    order = np.argsort(hashes, kind="stable")[:most]
     return Sample(hashes[order], np.concatenate([one.X for one in samples])[order])

@@ -13,7 +13,7 @@ from apportion.multipliers import best_common_shift, dual_gradient, newton_step
 
 _MOST_STEPS = 60
 _REACH = 2.0
-_HALVINGS = 40
+_HALVINGS = 20
 
 
 @dataclass(frozen=True)
@@ -31,33 +31,38 @@ class SpanningBags:
         tol: float,
         most_steps: int = _MOST_STEPS,
         reach: float = _REACH,
-    ) -> FloatArray:
+    ) -> tuple[FloatArray, float]:
         """Return multipliers at which the bags' sums meet their masses: the last asked about.
 
         The same damped Newton steps as `meet_totals`, on sums instead of rows: every trial asks
-        all partitions once.
+        all partitions once. Bags that no step brings nearer are left as they are; with the
+        multipliers comes how far off the bags are, relative to their size.
         """
         low, high, sizes = self.lower, self.upper, self.sizes
         scale = tol * np.maximum(sizes, 1.0)
         caution = np.full(len(sizes), 1e-3)
+        stuck = np.zeros(len(sizes), dtype=bool)
         lam = best_common_shift(lam, low, high, sizes)
         here = ask(lam)
         for _ in range(most_steps):
             gradient = dual_gradient(lam, here.masses, low, high)
-            wrong = np.abs(gradient).max(axis=1, initial=0.0) > scale
+            wrong = (np.abs(gradient).max(axis=1, initial=0.0) > scale) & ~stuck
             if not wrong.any():
                 break
             reaches = np.full(len(sizes), reach)
             direction = newton_step(
                 here.hessian.copy(), sizes, lam, low, high, gradient, reaches, caution
             )
-            lam, here, whole = self._searched(ask, lam, here, gradient, direction, wrong)
+            lam, here, whole, good = self._searched(ask, lam, here, gradient, direction, wrong)
+            stuck |= ~good
             caution = np.clip(caution * np.where(whole, 0.1, 10.0), 1e-12, 1e-2)
             shifted = best_common_shift(lam, low, high, sizes)
             if not np.array_equal(shifted, lam):
                 lam = shifted
                 here = ask(lam)
-        return lam
+        gradient = dual_gradient(lam, here.masses, low, high)
+        off = np.abs(gradient).max(axis=1, initial=0.0) / np.maximum(sizes, 1.0)
+        return lam, float(off.max(initial=0.0))
 
     def _searched(
         self,
@@ -67,8 +72,11 @@ class SpanningBags:
         gradient: FloatArray,
         direction: FloatArray,
         wrong: BoolArray,
-    ) -> tuple[FloatArray, BagSums, BoolArray]:
-        """Return λ moved as far along the direction as the dual falls, bag by bag."""
+    ) -> tuple[FloatArray, BagSums, BoolArray, BoolArray]:
+        """Return λ moved as far along the direction as the dual falls, bag by bag.
+
+        With it come the answer, and which bags moved all the way, and which did well.
+        """
         low, high = self.lower, self.upper
         interval = low < high
         side = np.where(lam != 0, np.sign(lam), -np.sign(gradient))
@@ -89,7 +97,7 @@ class SpanningBags:
             if good.all():
                 break
             length = np.where(good, length, 0.5 * length)
-        return trial, tried, length == 1.0
+        return trial, tried, length == 1.0, good
 
 
 def _bound(lam: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apportion._typing import FloatArray
-from apportion.distributed.bag_sums import BagSums
+from apportion.distributed.bag_sums import OfBags
 from apportion.distributed.part import Part, Point
 from apportion.graph.row_parts import some_rows, transposed
 from apportion.threads import BLOCK_ROWS, in_threads, slices
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
     """What a partition answers to a trial: sums over all rows, and over bags across partitions."""
 
     rows: Sums
-    bags: BagSums
+    bags: OfBags
 
 
 def answered(
@@ -51,10 +51,18 @@ def answered(
     F_before = None if before is None else part.at(before).F
     stand = part.at(trial)
     passed = F, F_before, momentum
-    if stand.measured is None:
-        stand.measured = _measured(part, part.alone, stand.F, *passed)
-    rows = added([stand.measured, _measured(part, part.across, stand.F, *passed)])
-    return Answer(rows, BagSums(*(one.copy() for one in stand.bags)))
+    began = here, before, momentum
+    if stand.measured is None or not _same(stand.measured[0], began):
+        stand.measured = began, _measured(part, part.alone, stand.F, *passed)
+    rows = added([stand.measured[1], _measured(part, part.across, stand.F, *passed)])
+    return Answer(rows, OfBags(part.held, tuple(one.copy() for one in stand.bags)))
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two points, or tuples of points and numbers, are equal."""
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return all(map(_same, one, other))
+    return bool(np.array_equal(one, other))
 
 
 def _measured(

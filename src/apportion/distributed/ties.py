@@ -8,7 +8,7 @@ import numpy as np
 
 from apportion._typing import FloatArray, IntArray, UIntArray
 from apportion.distributed.sample import Rows
-from apportion.graph.anchor import AnchorGraph, Nearness, _sparse_rows, nearness
+from apportion.graph.anchor import AnchorGraph, Nearness, nearness, sparse_rows
 from apportion.graph.neighbours import FlatSearch
 from apportion.graph.row_parts import some_rows, transposed
 from apportion.hashing import row_hashes
@@ -27,7 +27,7 @@ class Tied(NamedTuple):
 
 def tie(rows: Rows, anchors: FloatArray, n_nearest: int) -> Tied:
     """Return the rows tied to their nearest anchors."""
-    weights, nearest, *distances = AnchorGraph(n_nearest=n_nearest)._tied(
+    weights, nearest, *distances = AnchorGraph(n_nearest=n_nearest).ties_of(
         rows.X, FlatSearch(anchors)
     )
     near = nearness(anchors, anchors.mean(axis=0), nearest[:, 0], *distances)
@@ -39,8 +39,6 @@ class Census(NamedTuple):
 
     Attributes
     ----------
-    n_rows : int
-        Rows.
     sizes, partitions : ndarray of shape (n_bags,)
         The rows of each bag, and the partitions that it lies in.
     anchor_rows, masses : ndarray of shape (n_anchors,)
@@ -51,7 +49,6 @@ class Census(NamedTuple):
         How near rows are to their nearest anchors.
     """
 
-    n_rows: int
     sizes: FloatArray
     partitions: IntArray
     anchor_rows: FloatArray
@@ -62,7 +59,7 @@ class Census(NamedTuple):
 
 def census(tied: Tied, n_bags: int, n_anchors: int) -> Census:
     """Return what a partition counts."""
-    Z = _sparse_rows(tied.weights, tied.nearest, n_anchors)
+    Z = sparse_rows(tied.weights, tied.nearest, n_anchors)
     shared = np.zeros((n_anchors, n_anchors))
     for block in slices(len(tied.codes), BLOCK_ROWS):
         part = some_rows(Z, block)
@@ -70,7 +67,6 @@ def census(tied: Tied, n_bags: int, n_anchors: int) -> Census:
     sizes = np.bincount(tied.codes[tied.codes >= 0], minlength=n_bags)
     anchors = tied.nearest.ravel()
     return Census(
-        len(tied.codes),
         sizes.astype(np.float64),
         (sizes > 0).astype(np.intp),
         np.bincount(anchors, minlength=n_anchors).astype(np.float64),

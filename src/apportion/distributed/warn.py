@@ -23,10 +23,10 @@ from apportion.exceptions import (
 )
 from apportion.graph.anchor import anchor_components
 from apportion.multipliers import Groups
-from apportion.solve import constants_cancel, no_room
+from apportion.solve import Status, constants_cancel, no_room
 
 _WEAK = 1e-2
-_MOST_CELLS = 2**24
+_MOST_CELLS = 2**20
 
 
 class Reach(NamedTuple):
@@ -46,6 +46,14 @@ class Reach(NamedTuple):
     alone: int
     bagged: IntArray
     loose: IntArray
+
+
+class Hanging(NamedTuple):
+    """How rows hang together: the anchors' components, whether they can be counted, the rows."""
+
+    component: IntArray
+    countable: bool
+    reach: Reach
 
 
 def reach(part: Part, component: IntArray, n_components: int, floor: float) -> Reach:
@@ -81,10 +89,11 @@ def warn_of_design(layout: Layout) -> Diagnosis:
     return diagnosis
 
 
-def warn_of_rows(cluster: Cluster, layout: Layout) -> Reach:
+def warn_of_rows(cluster: Cluster, layout: Layout) -> Hanging:
     """Return how rows hang together, and warn of rows that are equal, alone or out of reach."""
     number, component = anchor_components(layout.shared)
-    if number * len(layout.sizes) > _MOST_CELLS:
+    countable = number * len(layout.sizes) <= _MOST_CELLS
+    if not countable:
         number, component = 1, np.zeros_like(component)
     asked = cluster.send(component), number, _WEAK * layout.strength
     found: Reach = cluster.total(cluster.on_each(reach, layout.parts, *asked))
@@ -112,20 +121,31 @@ def warn_of_rows(cluster: Cluster, layout: Layout) -> Reach:
             IsolatedRowsWarning,
             stacklevel=users_level(),
         )
-    return found
+    return Hanging(component, countable, found)
 
 
-def warn_of_answers(cluster: Cluster, layout: Layout, found: Reach, point: Any) -> bool | None:
-    """Return whether the totals have one answer, None if that is not known, which is warned of."""
+def warn_of_answers(
+    cluster: Cluster, layout: Layout, hanging: Hanging, point: Any, status: Status
+) -> bool | None:
+    """Return whether the totals have one answer; None if that is not known, which is warned of."""
+    found = hanging.reach
+    if not hanging.countable:
+        warnings.warn(
+            "Whether the totals admit several labellings was not asked: similar rows form too many "
+            "groups that no similarity ties together. Tie rows to more anchors (n_nearest).",
+            AmbiguousTotalsWarning,
+            stacklevel=users_level(),
+        )
+        return None
     reached = _reached(layout, found)
     exact = (layout.upper - layout.lower <= 1e-9).all(axis=1) & (layout.sizes > 0)
     counts = sparse.csr_array(found.bagged.astype(np.float64))
     if not constants_cancel(counts[exact][:, reached]):
         return True
-    _, component = anchor_components(layout.shared)
-    if len(reached) == 1:
-        component = np.zeros_like(component)
-    asked = cluster.on_each(room, layout.parts, cluster.send(component), len(reached), point)
+    if status is not Status.CONVERGED:
+        return None
+    component = cluster.send(hanging.component)
+    asked = cluster.on_each(room, layout.parts, component, len(reached), point)
     rooms: Room = cluster.total(asked, narrowest)
     above, below = rooms.sums - layout.lower, layout.upper - rooms.sums
     if no_room(rooms.least, ~reached, counts, above, below):

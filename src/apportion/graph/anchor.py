@@ -86,12 +86,12 @@ class AnchorGraph(Graph):
 
     def fit(self, X: Any) -> Self:
         """Choose the anchors and tie the rows of X to them."""
-        wanted = self._wanted_anchors(len(X))
+        wanted = self.wanted_anchors(len(X))
         tell("choosing anchors")
         sample = X[hash_sample(X, rows_for_anchors(wanted))]
         anchors, centre = anchors_of(sample, wanted)
         tell(_TYING, 0.0)
-        Z, nearest, closest, scales = self._tied(X, FlatSearch(anchors))
+        Z, nearest, closest, scales = self.ties_of(X, FlatSearch(anchors))
 
         used = np.unique(nearest)
         if len(used) < len(anchors):
@@ -100,7 +100,7 @@ class AnchorGraph(Graph):
         self._search = FlatSearch(self.anchors_)
         m = len(used)
         self.masses_ = np.bincount(nearest.ravel(), Z.ravel(), m).astype(np.float64)
-        self.ties_ = _sparse_rows(Z, nearest, m)
+        self.ties_ = sparse_rows(Z, nearest, m)
         self.degrees_ = np.ones(len(X))
         self._own = np.einsum("is,is->i", Z, Z / self.masses_[nearest])
         self._components = None
@@ -140,7 +140,7 @@ class AnchorGraph(Graph):
     def hear(self, F: FloatArray) -> FloatArray:
         """Return what each row hears from the others, 0 where there are none."""
         from_all = self.multiply(F)
-        return blockwise(_from_others, from_all, F, self._own[:, None], out=from_all)
+        return blockwise(from_others, from_all, F, self._own[:, None], out=from_all)
 
     def voices(self, F: FloatArray) -> FloatArray:
         """Return Λ⁻¹ Zᵀ F: what the anchors say when a row asks."""
@@ -149,7 +149,7 @@ class AnchorGraph(Graph):
     @property
     def strengths(self) -> FloatArray:
         """How strongly each row is tied to others: 1 - w_ii."""
-        return _without_own(self._own)
+        return without_own(self._own)
 
     def crowded_rows(self) -> IntArray:
         """Return all rows where all are equal, else none."""
@@ -165,9 +165,9 @@ class AnchorGraph(Graph):
 
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
         """Return the weights of new rows on the anchors, and which rows are far from them."""
-        Z, nearest, squares, _ = self._tied(X, self._search)
+        Z, nearest, squares, _ = self.ties_of(X, self._search)
         far = squares > FAR * self._usual_scales[nearest[:, 0]]
-        return _sparse_rows(Z, nearest, len(self.anchors_)), far
+        return sparse_rows(Z, nearest, len(self.anchors_)), far
 
     def state(self) -> dict[str, AnyArray]:
         """Return the anchors, what is far from them, and which of them are single rows."""
@@ -181,7 +181,7 @@ class AnchorGraph(Graph):
     def from_state(cls, parameters: Mapping[str, Any], state: Mapping[str, AnyArray]) -> Self:
         """Return a graph for new rows only: `affinities` answers as that of the graph stored."""
         graph = cls(**parameters)
-        graph._wanted_anchors(1)
+        graph.wanted_anchors(1)
         graph.anchors_ = state["anchors"]
         graph._search = FlatSearch(graph.anchors_)
         graph._usual_scales = state["usual_scales"]
@@ -229,7 +229,7 @@ class AnchorGraph(Graph):
     def _parts(self) -> list[slice]:
         return slices(self.n_rows_, BLOCK_ROWS)
 
-    def _tied(
+    def ties_of(
         self, X: Any, search: FlatSearch
     ) -> tuple[FloatArray, IntArray, FloatArray, FloatArray]:
         """Return rows' weights, their anchors, and the least and greatest squared distance."""
@@ -248,7 +248,8 @@ class AnchorGraph(Graph):
             closest[part], scales[part] = squares.min(axis=1), farthest[:, 0]
         return Z, nearest, closest, scales
 
-    def _wanted_anchors(self, n: int) -> int:
+    def wanted_anchors(self, n: int) -> int:
+        """Return how many anchors are wanted for n rows."""
         if not isinstance(self.n_nearest, Integral) or self.n_nearest < 1:
             raise ValueError(
                 "The 'n_nearest' parameter of AnchorGraph must be an int of at least 1. "
@@ -341,17 +342,18 @@ def usual_scales(near: Nearness, search: FlatSearch) -> FloatArray:
     return np.maximum(usual, apart**2 / FAR)
 
 
-def _without_own(own: FloatArray) -> FloatArray:
+def without_own(own: FloatArray) -> FloatArray:
+    """Return how strongly rows are tied to others, from how strongly they are to themselves."""
     return np.maximum(1.0 - own - 1e-12, 0.0)
 
 
-def _from_others(from_all: FloatArray, F: FloatArray, own: FloatArray) -> FloatArray:
+def from_others(from_all: FloatArray, F: FloatArray, own: FloatArray) -> FloatArray:
     """Return what rows hear, less what they say themselves, over the weight of the others."""
-    others = _without_own(own)
+    others = without_own(own)
     return np.where(others > 0, (from_all - own * F) / np.maximum(others, 1e-12), 0.0)
 
 
-def _sparse_rows(Z: FloatArray, nearest: IntArray, n_anchors: int) -> Any:
+def sparse_rows(Z: FloatArray, nearest: IntArray, n_anchors: int) -> Any:
     """Return the weights of rows, equally many each, as a sparse array."""
     n, s = Z.shape
     ends = np.arange(0, n * s + 1, s, dtype=np.int32 if n * s < 2**31 else np.int64)
