@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
@@ -11,6 +12,7 @@ import threading
 import time
 import warnings
 from functools import cached_property, partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,16 +26,19 @@ import apportion
 from apportion import AnchorGraph, Totals
 from apportion.bags import Bags
 from apportion.decode import Quotas
-from apportion.distributed import LPLLP, estimator
+from apportion.distributed import LPLLP, estimator, warn
 from apportion.distributed import cluster as cluster_module
 from apportion.distributed import labels as on_labels
-from apportion.distributed.bag_sums import bag_sums
+from apportion.distributed.bag_sums import OfBags, bag_sums
 from apportion.distributed.checkpoint import Checkpoint
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.decode import Cuts
+from apportion.distributed.fit import learn_anchors
 from apportion.distributed.memory import Extent, bytes_a_row, bytes_a_worker, require_memory
-from apportion.distributed.sample import Head, merged
+from apportion.distributed.output import write_part
+from apportion.distributed.sample import Head, Rows, merged
 from apportion.distributed.spanning import SpanningBags
+from apportion.distributed.steps import Answer
 from apportion.exceptions import (
     AmbiguousTotalsWarning,
     BagDesignWarning,
@@ -373,6 +378,45 @@ def test_a_worker_killed_while_labels_are_refined_changes_no_label(two_workers, 
     two_workers.wait_for_workers(2, timeout=30)
 
 
+def test_threads_of_a_worker_may_ask_at_once(known):
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=4, processes=False, dashboard_address=None
+        ) as own,
+        distributed.Client(own, set_as_default=False) as client,
+    ):
+        model = fitted(known, client, 4)
+        for part in client.gather(model._found.layout.parts):
+            part._stands, part._rounds = [], {}  # all of it is found again, by several threads
+        wanted = [model.labels(), model.label_distributions(), model.labels()]
+        labels, soft, again = client.gather(client.compute(wanted))
+    np.testing.assert_array_equal(labels, known.single.transduction_)
+    np.testing.assert_array_equal(again, labels)
+    np.testing.assert_allclose(soft, known.single.label_distributions_, atol=1e-7)
+
+
+def test_a_partition_that_fails_is_not_waited_for():
+    failed = SimpleNamespace(done=lambda: True, status="error")
+    waiting = SimpleNamespace(done=lambda: False, status="pending")
+
+    class Failing(AtOnce):
+        def gather(self, futures):
+            assert futures == [failed]
+            raise FileError("rows/1.parquet", "nothing", "rows", "restore it")
+
+    with pytest.raises(FileError, match=r"rows/1\.parquet"):
+        Cluster(Failing()).watch("tying rows", [waiting, failed, waiting])
+
+
+def test_a_scheduler_that_is_gone_is_said_in_words(known):
+    class Gone(AtOnce):
+        def gather(self, futures):
+            raise distributed.CancelledError("answered-1")
+
+    with pytest.raises(ClusterError, match="no scheduler that answers any longer"):
+        fitted(known, Gone())
+
+
 def test_a_task_that_kills_its_workers_is_said_in_words(known):
     class Deadly(AtOnce):
         def gather(self, futures):
@@ -445,6 +489,31 @@ def test_a_run_interrupted_at_its_end_is_not_taken_further(monkeypatch, at_once,
     assert compared(resumed, known.single) == 0
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_checkpoint_stays_where_iterations_ran_out(monkeypatch, at_once, known, tmp_path):
+    path = tmp_path / "run.npz"
+    hook(monkeypatch, lambda path: None)
+    with fitted(known, at_once, checkpoint=path, max_iter=5) as model:
+        assert model.n_iter_ == 5
+        model.to_parquet(tmp_path / "labels")
+    assert path.exists()
+    with fitted(known, at_once, checkpoint=path) as model:
+        assert len(model._found.state.history) == model.n_iter_ - 5
+        assert compared(model, known.single) == 0
+    assert not path.exists()
+
+
+def test_a_checkpoint_that_cannot_be_written_is_refused_first(known, tmp_path):
+    class Untouched(AtOnce):
+        def submit(self, *arguments, **settings):
+            raise AssertionError("work began")
+
+        compute = submit
+
+    with pytest.raises(OutputError, match="there is no folder"):
+        fitted(known, Untouched(), checkpoint=tmp_path / "none" / "run.npz")
+
+
 def test_checkpoints_hold_no_rows_and_are_written_now_and_then(at_once, known, tmp_path):
     sizes = []
     for n in (400, 800):
@@ -515,9 +584,9 @@ def test_a_checkpoint_of_something_else_is_refused(
     n_parts = settings.pop("n_parts", 2)
     model = LPLLP(**{"n_anchors": N_ANCHORS, "checkpoint": path, **settings})
     left = path.read_bytes()
+    X = cut(rows.X, n_parts)
+    X = X.rechunk(((300, 500), 4)) if "cut" in change else X
     with pytest.raises(FileError, match=says) as error:
-        X = cut(rows.X, n_parts)
-        X = X.rechunk(((300, 500), 4)) if "cut" in change else X
         model.fit(X, bags=rows.bags, proportions=rows.totals, client=at_once)
     assert str(error.value).startswith(str(path))
     assert "delete it to begin anew" in str(error.value)
@@ -564,7 +633,24 @@ def all_inputs(known, folder):
         "frame and series": (lazy, lazy["bag"], None),
         "folder": (folder_of(known, folder), "bag", names),
         "text": (str(folder), "bag", tuple(names)),
+        "folder of other kinds": (odd_folder(known, folder.with_name("odd")), "bag", names),
     }
+
+
+def odd_folder(known, folder):
+    """Write rows as Parquet files: ids in a dictionary, an empty file, one whose bags are all null."""
+    folder.mkdir()
+    frame = frame_of(known)
+    cuts = [0, 300, 300, 303, 800]
+    for k, (first, last) in enumerate(itertools.pairwise(cuts)):
+        table = pa.Table.from_pandas(frame.iloc[first:last], preserve_index=False)
+        bags = table["bag"].combine_chunks().cast(pa.string())
+        place = table.column_names.index("bag")
+        kinds = bags.dictionary_encode() if k == 0 else bags
+        if k == 2 and bags.null_count == len(bags):
+            kinds = pa.nulls(len(bags))
+        pq.write_table(table.set_column(place, "bag", kinds), folder / f"part-{k}.parquet")
+    return folder
 
 
 def test_arrays_frames_and_folders_are_the_same_rows(at_once, known, tmp_path):
@@ -636,6 +722,8 @@ def wrong_inputs(known, folder):
         "folder, no such bags": (folder, "day", names, ["part-0.parquet: found no column 'day'"]),
         "folder, no such feature": (folder, "bag", ["x9"], ["part-0.parquet: found no column"]),
         "folder, no numbers": (folder, "bag", ["note"], ["part-0.parquet, column 'note'"]),
+        "folder, no features": (folder, "bag", [], ["no column of numbers", "name the features"]),
+        "folder, bags too": (folder, "bag", ["x0", "bag"], ["the bags' column 'bag' among the"]),
     }
 
 
@@ -660,6 +748,12 @@ def test_labels_and_impossible_settings_are_refused(at_once, known):
     for alpha in (0.0, 1.0, -1, float("nan")):
         with pytest.raises(ValueError, match=r"'alpha' parameter of LPLLP must be in \(0, 1\)"):
             LPLLP(alpha=alpha).fit(X, **kwargs)
+    for tol in (-1.0, None, float("nan")):
+        with pytest.raises(ValueError, match="'tol' parameter of LPLLP must be a number"):
+            LPLLP(tol=tol).fit(X, **kwargs)
+    for max_iter in (0, None, 2.5):
+        with pytest.raises(ValueError, match="'max_iter' parameter of LPLLP must be an int"):
+            LPLLP(max_iter=max_iter).fit(X, **kwargs)
     with pytest.raises(ValueError, match="'n_anchors' parameter"):
         LPLLP(0).fit(X, **kwargs)
     with pytest.raises(ValueError, match="'n_nearest' parameter"):
@@ -672,6 +766,10 @@ def broken(folder, how):
     file = folder / "part-1.parquet"
     if how == "cut short":
         file.write_bytes(file.read_bytes()[:-200])
+    elif how == "garbled":
+        contents = bytearray(file.read_bytes())
+        contents[200 : len(contents) // 2] = b"?" * (len(contents) // 2 - 200)
+        file.write_bytes(contents)
     elif how == "no Parquet":
         file.write_text("a,b\n1,2\n")
     elif how == "missing cell":
@@ -689,6 +787,7 @@ def broken(folder, how):
     ("how", "says"),
     [
         ("cut short", "part-1.parquet: found what cannot be read as Parquet"),
+        ("garbled", "part-1.parquet: found what cannot be read as Parquet"),
         ("no Parquet", "part-1.parquet: found what cannot be read as Parquet"),
         ("missing cell", "part-1.parquet, row 7, column 'x2': found nan"),
         ("column", "part-1.parquet: found no column 'x2'"),
@@ -703,7 +802,7 @@ def test_a_file_that_cannot_be_used_is_named(at_once, known, tmp_path, how, says
 
 def test_a_worker_names_the_file_that_it_cannot_read(two_workers, known, tmp_path):
     folder = folder_of(known, tmp_path / "rows")
-    file = broken(folder, "cut short")
+    file = broken(folder, "garbled")
     with pytest.raises(FileError) as error:
         LPLLP(N_ANCHORS).fit(folder, bags="bag", proportions=known.totals, client=two_workers)
     assert str(error.value).startswith(f"{file}: found what cannot be read as Parquet: ")
@@ -850,6 +949,34 @@ def test_many_bags_are_cut_a_few_bits_at_a_time():
         assert score[mine & second].min(initial=2**40) > score[mine & ~second].max(initial=-1)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("c", [2, 3])
+def test_very_many_equal_rows_are_shared_out_exactly(c):
+    """Rows that only their places tell apart, in bags across partitions: all are tied."""
+    n = 9000
+    y, bags = np.arange(n) % c, np.arange(n) // 5 % 2
+    X = np.ones((n, 2))
+    X[bags == 1] = 2.0
+    client = AtOnce()
+    totals = Totals.from_labels(y, bags)
+    model = LPLLP(4).fit(cut(X, 4), bags=bags, proportions=totals, client=client)
+    report = model.bag_report_
+    np.testing.assert_array_equal(report.assigned["quota"], report.lower)
+    assert report.tied["quota"] == n
+    if c == 2:
+        assert model.n_gathered_ == 0
+        assert max(map(longest, client.back)) <= 256, "the rows that anchors are learned from"
+
+
+def test_one_class_is_enough(at_once, known):
+    totals = {bag: {"only": 1.0} for bag in ("a", "b", "c", "d")}
+    for n_parts in (1, 3):
+        model = LPLLP(N_ANCHORS).fit(
+            cut(known.X, n_parts), bags=known.bags, proportions=totals, client=at_once
+        )
+        assert set(model.labels().compute()) == {"only"}
+
+
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 64, 65, 130])
 def test_any_number_of_answers_is_added_up(n):
     answers = [on_labels.Tally(np.array([k, 1.0]), k) for k in range(n)]
@@ -870,6 +997,8 @@ def test_any_number_of_answers_is_added_up(n):
 
 def longest(value):
     """Return the most entries of any array in an answer."""
+    if isinstance(value, OfBags):
+        return longest((value.bags, value.values))
     if isinstance(value, np.ndarray):
         return len(value) if value.ndim else 0
     return max(map(longest, value), default=0) if isinstance(value, tuple | list) else 0
@@ -890,6 +1019,35 @@ def test_no_answer_is_as_long_as_the_rows():
         assert model.bytes_per_request_ < 1000
     assert moved[0] == moved[1]
     assert max(seen) < 1500
+
+
+def test_partitions_answer_of_the_bags_that_they_hold(at_once):
+    """So that bytes grow with partitions, not with their square, where bags follow each other."""
+    n, n_parts = 3200, 16
+    X, y = some_rows(n, 3)
+    bags = np.arange(n) // 80  # 40 bags; cuts at every 200 rows
+    client = AtOnce()
+    model = LPLLP(8, tol=1e-3).fit(
+        cut(X, n_parts), bags=bags, proportions=Totals.from_labels(y, bags), client=client
+    )
+    assert model.n_spanning_ == 8
+    held = [answer.bags.bags for answer in client.back if isinstance(answer, Answer)]
+    assert max(map(len, held)) <= 2 * 8, "of a partition two, joined in eights"
+    assert min(map(len, held)) >= 0
+    assert max(len(one.values[0]) for one in client.back if isinstance(one, OfBags)) <= 8
+
+
+def test_rows_for_anchors_do_not_grow_with_partitions():
+    X = np.repeat(np.arange(4.0), 600)[:, None]
+    rows = [np.arange(2400) % 12 == k for k in range(12)]
+    client = AtOnce()
+    cluster = Cluster(client)
+    parts = [dask.delayed(Rows)(X[mine], np.zeros(200, dtype=int)) for mine in rows]
+    n_rows, anchors = learn_anchors(cluster, parts, 2, lambda n: 2)
+    assert n_rows == 2400
+    assert max(map(longest, client.back)) <= 128
+    whole = AnchorGraph(2).fit(X).anchors_
+    np.testing.assert_array_equal(np.sort(anchors, axis=0), np.sort(whole, axis=0))
 
 
 def workers_of(*limits):
@@ -975,6 +1133,11 @@ def test_rows_out_of_reach_and_totals_of_several_answers_are_told():
         model, told = warnings_of(X, mixed, totals, **settings)
         assert AmbiguousTotalsWarning not in told, "every row is at a bound"
         assert model.unique_ is True
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warn, "_MOST_CELLS", 1)
+        model, told = warnings_of(X, mixed, {0: [0.4, 0.6], 1: [0.6, 0.4]}, **settings)
+    assert "several labellings was not asked" in told[AmbiguousTotalsWarning]
+    assert model.unique_ is None
     model, told = warnings_of(X, group, {0: [0.5, 0.5], 1: [0.4, 0.6], 2: [0.3, 0.7]}, **settings)
     assert AmbiguousTotalsWarning not in told, "one bag a group"
     assert model.unique_ is True
@@ -1057,10 +1220,45 @@ def test_labels_are_written_a_file_a_partition_in_order(at_once, known, tmp_path
         model.to_parquet(out, keep=["who"], force=True)
     with pytest.raises(OutputError, match="cannot be made"):
         model.to_parquet(files[1] / "below")
+    with pytest.raises(OutputError, match="'label' cannot be kept: the labels have a column"):
+        model.to_parquet(out, keep=["label"], force=True)
     assert files_of(tmp_path) == before
     model.to_parquet(out, force=True)
     assert pq.read_table(files[0]).column_names[0] == "label"
     model.close()
+
+
+def test_files_are_written_again_where_a_worker_was_lost(at_once, known, tmp_path):
+    model = fitted(known, at_once, 2)
+    files = model.to_parquet(tmp_path / "labels")
+    left = files[0].read_bytes()
+    found = model._found
+    told = found.layout.parts[0], found.point, found.rounds, str(files[0]), None, [0, 1, 2], ()
+    at_once.submit(write_part, *told)
+    assert files[0].read_bytes() == left
+
+
+def test_workers_are_told_whole_paths(monkeypatch, at_once, known, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    folder = folder_of(known, Path("rows"))
+
+    class Elsewhere(AtOnce):
+        def submit(self, work, *arguments, **settings):
+            with monkeypatch.context() as patch:
+                patch.chdir("/")
+                return super().submit(work, *arguments, **settings)
+
+        def compute(self, lazies):
+            with monkeypatch.context() as patch:
+                patch.chdir("/")
+                return super().compute(lazies)
+
+    model = LPLLP(N_ANCHORS).fit(
+        folder, bags="bag", proportions=known.totals, client=Elsewhere(), features=["x0", "x1"]
+    )
+    files = model.to_parquet("labels", keep=["row"])
+    assert files == [Path("labels") / f"part-{k}.parquet" for k in range(3)]
+    assert all(file.exists() for file in files)
 
 
 def test_labels_of_arrays_are_written_too(at_once, known, tmp_path):
@@ -1107,6 +1305,12 @@ def test_a_cluster_of_our_own_ends_with_the_fit_that_fails(monkeypatch, known):
         assert ended == [True]
         assert len(model.labels().compute()) == 800
     assert ended == [True, True]
+
+
+def test_a_model_without_a_fit_can_be_closed(known):
+    LPLLP().close()
+    with pytest.raises(ValueError, match="'alpha' parameter"), LPLLP(alpha=2) as model:
+        model.fit(cut(known.X, 2), bags=known.bags, proportions=known.totals)
 
 
 def test_the_current_client_is_used(two_workers):
