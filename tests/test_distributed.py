@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
 import apportion
 from apportion import AnchorGraph, Totals
@@ -29,7 +30,7 @@ from apportion.decode import Quotas
 from apportion.distributed import LPLLP, estimator, warn
 from apportion.distributed import cluster as cluster_module
 from apportion.distributed import labels as on_labels
-from apportion.distributed.bag_sums import OfBags, bag_sums
+from apportion.distributed.bag_sums import BagSums, OfBags, bag_sums
 from apportion.distributed.checkpoint import Checkpoint
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.decode import Cuts
@@ -52,6 +53,7 @@ from apportion.exceptions import (
 from apportion.multipliers import Groups, SimplexResponse, meet_totals
 from apportion.progress import listening
 from apportion.saved import load_model, save_model
+from apportion.solve import Status
 from command_line import done, files_of, refused, write
 
 dask = pytest.importorskip("dask")
@@ -638,7 +640,7 @@ def all_inputs(known, folder):
 
 
 def odd_folder(known, folder):
-    """Write rows as Parquet files: ids in a dictionary, an empty file, one whose bags are all null."""
+    """Write rows as Parquet files: ids in a dictionary, an empty file, one of no bags."""
     folder.mkdir()
     frame = frame_of(known)
     cuts = [0, 300, 300, 303, 800]
@@ -966,6 +968,48 @@ def test_very_many_equal_rows_are_shared_out_exactly(c):
     if c == 2:
         assert model.n_gathered_ == 0
         assert max(map(longest, client.back)) <= 256, "the rows that anchors are learned from"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("c", [2, 3])
+def test_ties_are_counted_as_on_one_machine(at_once, c):
+    X, y = some_rows(600, c)
+    X, bags = X[:, :2].round(), bags_of("across", 600)
+    totals = totals_of("exact", y, bags)
+    single = on_one_machine(X, bags, totals, tol=1e-6)
+    model = LPLLP(N_ANCHORS, tol=1e-6)
+    model.fit(cut(X, 3), bags=bags, proportions=totals, client=at_once)
+    tied = model.bag_report_.tied["quota"]
+    assert tied == single.tied_.sum() > 0
+    if c == 2:  # refined, and some rows are tied in the first round alone
+        assert len(model._found.rounds) > 1
+        last = LPLLP(N_ANCHORS, tol=1e-6, refine=False)
+        last.fit(cut(X, 3), bags=bags, proportions=totals, client=at_once)
+        assert tied > last.bag_report_.tied["quota"] > 0
+
+
+def test_masses_that_cannot_be_met_are_told(monkeypatch, at_once, known):
+    met = SpanningBags.met
+    monkeypatch.setattr(SpanningBags, "met", lambda *asked: (met(*asked)[0], 1e-3))
+    with pytest.warns(ConvergenceWarning, match="does not meet every bag's masses"):
+        model = fitted(known, at_once)
+    assert model.status_ is Status.INFEASIBLE
+
+
+def test_a_bag_that_no_step_brings_nearer_is_let_be():
+    """A bag of which rounding alone is left must not be asked about for ever."""
+    bags = SpanningBags(np.array([[5.0, 5.0]]), np.array([[5.0, 5.0]]), np.array([10.0]))
+    asked = []
+
+    def ask(lam):
+        asked.append(lam)
+        worth = np.full(1, len(asked), dtype=float)  # every answer is worse than the one before
+        return BagSums(np.array([[5.0 + 1e-6, 5.0 - 1e-6]]), worth, worth, 0.1 * np.eye(2)[None])
+
+    lam, residual = bags.met(ask, np.zeros((1, 2)), 1e-12)
+    assert len(asked) <= 22
+    assert lam is asked[-1] or np.array_equal(lam, asked[-1])
+    assert residual == pytest.approx(1e-7)
 
 
 def test_one_class_is_enough(at_once, known):

@@ -3,7 +3,8 @@
 With `P = (1-α)(I + α Z (Λ - α ZᵀZ)⁻¹ Zᵀ)`, a step of length 1/α from Y down the energy's gradient
 ends in `Z B` with `B = (1-α)(Λ - α ZᵀZ)⁻¹ Zᵀ Y`: of Y only ZᵀY is left. So the next soft labels,
 Π(Z B), are a function of B and of the bags' multipliers, and the driver needs ZᵀF of them, a few
-sums, and nothing else. The iterates are those of `descend_with_momentum`.
+sums, and nothing else. The iterates are those of `descend_with_momentum`, up to rounding; the loop
+ends where a step is short enough.
 """
 
 from __future__ import annotations
