@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from pathlib import Path
 from typing import Annotated
@@ -100,6 +101,7 @@ def cluster(
     partitions_of(folder, bags, totals.ids, chosen)  # what is wrong with files, before all else
     n_anchors = "auto" if anchors is None else anchors
     model = LPLLP(n_anchors, alpha=alpha, refine=refine, checkpoint=checkpoint)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is said below
     with started(scheduler, workers) as (client, where):
         say([where], quiet)
         with stages(quiet), log_said(quiet), warnings.catch_warnings(record=True) as caught:
