@@ -148,7 +148,8 @@ def on_cluster(folder: Path, workers: int, anchors: int | str) -> None:
             f"{model.n_spanning_} bags in several files"
         )
         print(
-            f"a request moves at most {model.bytes_per_request_:,} bytes to and from a partition; "
+            f"a request moves at most {model.bytes_per_request_:,} bytes to and from a partition, "
+            f"an iteration {model.bytes_per_request_ * model.n_requests_ // model.n_iter_:,}; "
             f"{model.n_gathered_:,} rows gathered"
         )
     print(seconds)

@@ -505,6 +505,18 @@ def test_a_checkpoint_stays_where_iterations_ran_out(monkeypatch, at_once, known
     assert not path.exists()
 
 
+def test_the_checkpoint_of_a_second_fit_that_broke_off_stays(monkeypatch, at_once, known, tmp_path):
+    path = tmp_path / "run.npz"
+    again = {"bags": known.bags, "proportions": known.totals, "client": at_once}
+    model = fitted(known, at_once, checkpoint=path)
+    model.to_parquet(tmp_path / "labels")
+    hook(monkeypatch, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(cut(known.X[::-1], 2), **(again | {"bags": known.bags[::-1]}))
+    model.close()
+    assert path.exists()
+
+
 def test_a_checkpoint_that_cannot_be_written_is_refused_first(known, tmp_path):
     class Untouched(AtOnce):
         def submit(self, *arguments, **settings):

@@ -171,6 +171,7 @@ class LPLLP(BaseEstimator):
         graph.wanted_anchors(1)
         totals = as_totals(proportions)
         source = partitions_of(X, bags, totals.ids, features)
+        self._found = None
         client, own = client_for(client)
         self._own = own or self._own
         try:
