@@ -101,8 +101,9 @@ def cluster(
     partitions_of(folder, bags, totals.ids, chosen)  # what is wrong with files, before all else
     n_anchors = "auto" if anchors is None else anchors
     model = LPLLP(n_anchors, alpha=alpha, refine=refine, checkpoint=checkpoint)
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is said below
     with started(scheduler, workers) as (client, where):
+        # What goes wrong is said by what is raised, in one paragraph.
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         say([where], quiet)
         with stages(quiet), log_said(quiet), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
