@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from apportion.distributed.cluster import _KEEP_MEMORY
 from apportion.progress import listening
 from clusters import FEATURES, overlapping_clusters
 
@@ -38,12 +39,15 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--anchors", type=int, help="their number; by default by that of rows")
     parser.add_argument("--scattered", action="store_true", help="bags lie in all files")
+    parser.add_argument("--give-back", action="store_true", help="memory, as Dask has it")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--side", choices=("alone", "cluster"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.side == "alone":
         alone(given.folder, given.anchors or "auto")
     elif given.side == "cluster":
+        if given.give_back:
+            _KEEP_MEMORY.clear()
         on_cluster(given.folder, given.workers, given.anchors or "auto")
     else:
         with tempfile.TemporaryDirectory() as folder:
@@ -61,6 +65,7 @@ def compare(folder: Path, given: argparse.Namespace) -> None:
     for side in ("alone", "cluster"):
         words = ["--side", side, "--folder", str(folder), "--workers", str(given.workers)]
         words += ["--anchors", str(given.anchors)] if given.anchors else []
+        words += ["--give-back"] if given.give_back else []
         child = subprocess.Popen(
             [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True
         )

@@ -13,7 +13,7 @@ from apportion.graph import Graph, smoothness_of
 from apportion.progress import tell
 from apportion.threads import blockwise
 
-WEIGHT_OF_SOFT_LABELS = 0.1
+_WEIGHT_OF_SOFT_LABELS = 0.1
 MOST_ROUNDS = 50
 _STARTS = 32
 _AVERAGINGS = 100
@@ -40,12 +40,13 @@ def refine(graph: Graph, decode: Quotas, F: FloatArray, labels: Decoding) -> Dec
         if risen <= smoothness + 1e-12:
             break
         best, smoothness = changed, risen
-        changed = decode(blockwise(_with_soft_labels, heard, F), counts)
+        changed = decode(blockwise(with_soft_labels, heard, F), counts)
     return Decoding(best.labels, best.tied | labels.tied)
 
 
-def _with_soft_labels(heard: FloatArray, F: FloatArray) -> FloatArray:
-    return heard + WEIGHT_OF_SOFT_LABELS * F
+def with_soft_labels(heard: FloatArray, F: FloatArray) -> FloatArray:
+    """Return what rows hear with a little of their soft labels."""
+    return heard + _WEIGHT_OF_SOFT_LABELS * F
 
 
 def clearly_smoother(

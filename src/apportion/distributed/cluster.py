@@ -23,7 +23,7 @@ _KEEP_MEMORY = {
     "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 2**30,
 }
 """Dask lets workers give every large array's memory back at once, and clear it when they get it
-again, which takes longer than the work on it."""
+again; `benchmarks/cluster.py --give-back` shows what that costs."""
 
 
 def _itself(value: Any) -> Any:

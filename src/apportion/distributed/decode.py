@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from apportion._typing import BoolArray, FloatArray, IntArray, UIntArray
-from apportion.decode import GRAIN
+from apportion.decode import GRAIN, grains
 from apportion.distributed.bag_sums import BagSums, OfBags
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.labels import of_scores
@@ -26,7 +26,6 @@ from apportion.distributed.prices import (
     Prices,
     Trial,
     cheapest,
-    in_grains,
     least,
     lost,
     priced,
@@ -179,7 +178,7 @@ class Cuts:
         trial = Trial(bags, every, temperature)
         found: OfBags = self._cluster.total(self._answers(asked, priced, trial))
         *soft, counts = (one[bags] for one in found.of_all(len(every)))
-        best.hear(bags, in_grains(multipliers * temperature), counts)
+        best.hear(bags, grains(multipliers * temperature), counts)
         return BagSums(*soft)
 
     def _answers(

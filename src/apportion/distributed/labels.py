@@ -18,10 +18,11 @@ from apportion.distributed.bag_sums import OfBags
 from apportion.distributed.levels import Levels, at_levels
 from apportion.distributed.part import Part, Point
 from apportion.distributed.prices import Prices, at_prices
-from apportion.graph.anchor import from_others, without_own
+from apportion.graph.anchor import from_others
+from apportion.graph.base import agreement, heard_of_both
 from apportion.graph.row_parts import multiply, transposed
-from apportion.refine import WEIGHT_OF_SOFT_LABELS
-from apportion.threads import blockwise, total
+from apportion.refine import with_soft_labels
+from apportion.threads import blockwise
 
 
 class Round(NamedTuple):
@@ -92,7 +93,7 @@ def scored(part: Part, point: Point, rounds: list[Round], voices: FloatArray | N
         else:
             columns = heard(part, point, rounds, voices).columns
             scores = _of_classes(part, columns)
-            scores = blockwise(_plus_soft_labels, scores, part.projection.from_columns(soft))
+            scores = blockwise(with_soft_labels, scores, part.projection.from_columns(soft))
         counts = part.remembered("counts", 0, lambda: _own_counts(part, soft))
         found = part.quotas(scores[part.alone], counts)
         return Scored(*found, grains(scores[part.across]))
@@ -120,24 +121,16 @@ def heard(part: Part, point: Point, rounds: list[Round], voices: FloatArray) -> 
         columns = multiply(part.ties, voices)
         said_here = _one_hot(part, labels)
         columns = blockwise(from_others, columns, said_here, part.own, out=columns)
-        return Heard(columns, total(_agreement, _of_classes(part, columns), labels))
+        return Heard(columns, agreement(labels, _of_classes(part, columns)))
 
     return part.remembered("heard", len(rounds), hear)
-
-
-def _agreement(heard: FloatArray, labels: IntArray) -> float:
-    return float(heard[np.arange(len(labels)), labels].sum())
-
-
-def _plus_soft_labels(heard: FloatArray, soft: FloatArray) -> FloatArray:
-    return heard + WEIGHT_OF_SOFT_LABELS * soft
 
 
 def _of_classes(part: Part, columns: FloatArray) -> FloatArray:
     """Return what is heard of every class, from the columns that travel."""
     if part.n_classes != 2:
         return columns
-    return np.hstack([np.where(without_own(part.own) > 0, 1.0, 0.0) - columns, columns])
+    return heard_of_both(columns, part.strengths)
 
 
 def _own_counts(part: Part, soft: FloatArray) -> IntArray:

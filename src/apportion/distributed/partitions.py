@@ -181,8 +181,9 @@ def _of_folder(path: Path, bags: Any, place: Any, features: Sequence[str] | None
             "`bags`", f"a {type(bags).__name__}", "the name of a column", "name the column of bags"
         )
     first = str(files[0])
+    there = columns_of(first)
     for name in (bags, *(features or ())):
-        _require_column(name, columns_of(first), first)
+        _require_column(name, there, first)
     chosen = _numbers(first, bags) if features is None else list(features)
     _require_features(chosen, bags, first)
     read = dask.delayed(read_part, pure=False)
@@ -290,12 +291,11 @@ def _numbers(file: str, bags: str) -> list[str]:
 
     with _reading(file):
         schema = pq.read_schema(file)
-    numbers = [
+    return [
         one.name
         for one in schema
         if one.name != bags and (kinds.is_floating(one.type) or kinds.is_integer(one.type))
     ]
-    return numbers
 
 
 def _rows_of_frame(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
-from apportion.decode import GRAIN, Decoding
+from apportion.decode import GRAIN, Decoding, grains
 from apportion.distributed.bag_sums import OfBags, bag_sums
 from apportion.distributed.part import Part
 from apportion.multipliers import SoftmaxResponse
@@ -61,15 +61,10 @@ def priced(part: Part, scores: IntArray, trial: Trial) -> OfBags:
     multipliers, scores = trial.multipliers[part.held[asked]], scores[rows]
     respond = SoftmaxResponse(scores * (GRAIN / trial.temperature), np.ones(len(rows)))
     soft = bag_sums(respond, respond(groups.spread(multipliers)), groups)
-    prices = in_grains(multipliers * trial.temperature)
+    prices = grains(multipliers * trial.temperature)
     labels = np.argmax(scores + prices[groups.codes], axis=1)
     counts = groups.sum(np.eye(part.n_classes)[labels])
     return OfBags(part.held[asked], (*soft, counts))
-
-
-def in_grains(prices: FloatArray) -> IntArray:
-    """Return prices in whole grains, as scores are."""
-    return np.rint(prices / GRAIN).astype(np.int64)
 
 
 def _best(part: Part, scores: IntArray, prices: IntArray) -> IntArray:

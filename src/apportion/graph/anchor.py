@@ -325,9 +325,11 @@ def nearness(
     m = len(anchors)
     sizes = np.linalg.norm(anchors - centre, axis=1)
     same = first[closest <= (_ROUNDING * sizes[first]) ** 2]
-    counts = (np.bincount(one, minlength=m).astype(np.float64) for one in (first, same))
-    rows, equal = counts
-    return Nearness(rows, np.bincount(first, scales, m).astype(np.float64), equal)
+    return Nearness(
+        np.bincount(first, minlength=m).astype(np.float64),
+        np.bincount(first, scales, m).astype(np.float64),
+        np.bincount(same, minlength=m).astype(np.float64),
+    )
 
 
 def usual_scales(near: Nearness, search: FlatSearch) -> FloatArray:

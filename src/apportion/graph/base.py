@@ -133,8 +133,7 @@ class Graph(BaseEstimator, ABC):
         if n_classes != 2:
             return self.hear(np.eye(n_classes)[labels])
         second = self.hear((labels == 1).astype(np.float64)[:, None])
-        first = np.where(self.strengths > 0, 1.0, 0.0)[:, None] - second
-        return np.hstack([first, second])
+        return heard_of_both(second, self.strengths)
 
     def smoothness(self, labels: FloatArray) -> float:
         """Return (1/n) Σ_ij s_ij y_i·y_j: the share of a row's similarity to rows of its label.
@@ -176,10 +175,19 @@ class Graph(BaseEstimator, ABC):
         return self._components
 
 
+def heard_of_both(second: FloatArray, strengths: FloatArray) -> FloatArray:
+    """Return what rows hear of two classes, from what they hear of the second."""
+    return np.hstack([np.where(strengths > 0, 1.0, 0.0)[:, None] - second, second])
+
+
+def agreement(labels: IntArray, heard: FloatArray) -> float:
+    """Return how much of what the rows hear, class by class, is their own label, added up."""
+    return total(lambda h, label: h[np.arange(len(h)), label].sum(), heard, labels)
+
+
 def smoothness_of(labels: IntArray, heard: FloatArray) -> float:
     """Return how much of what the rows hear, class by class, is their own label."""
-    own = total(lambda h, label: h[np.arange(len(h)), label].sum(), heard, labels)
-    return own / max(len(labels), 1)
+    return agreement(labels, heard) / max(len(labels), 1)
 
 
 def _components(W: Affinity, floors: FloatArray) -> tuple[int, IntArray]:
