@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check browser reproduce benchmark benchmark-speed benchmark-methods benchmark-report picture screenshots demo-cluster benchmark-cluster clean
+.PHONY: demo test check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-report picture screenshots demo-cluster benchmark-cluster clean
 
 demo: .venv/runtime
 	$(BIN)/apportion demo --force
@@ -32,6 +32,10 @@ check: .venv/dev
 
 reproduce: .venv/dev
 	$(BIN)/apportion reproduce --quick
+
+# Random problems in random disguises, for ten minutes; SECONDS=60 for less.
+fuzz: .venv/dev
+	$(BIN)/python tests/fuzz.py --seconds $(or $(SECONDS),600)
 
 benchmark: .venv/dev
 	$(BIN)/python benchmarks/accuracy.py

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
 import reference
 from apportion import Totals
 from apportion.bags import match_bags
-from apportion.multipliers import Groups
+from apportion.multipliers import Groups, SimplexResponse, meet_totals
 from apportion.project import MassProjection, reconcile
 
 
@@ -189,3 +192,52 @@ def test_twenty_thousand_bags(c):
     project = MassProjection(bags, rng.uniform(1, 3, n))
     projected = project(project.to_columns(F))
     assert project.residual(projected) < 1e-9
+
+
+@given(st.integers(0, 10**6))
+def test_reconcile_meets_tiny_shares(seed):
+    """A share of 3.7e-10 in a bag of one row is met like any other."""
+    rng = np.random.default_rng(seed)
+    c, K = int(rng.integers(2, 6)), int(rng.integers(1, 4))
+    codes = np.repeat(np.arange(K), rng.integers(1, 5, K))
+    shares = rng.dirichlet(np.ones(c), K)
+    shares[np.arange(K), rng.integers(0, c, K)] = 10.0 ** rng.uniform(-12, -3, K)
+    shares /= shares.sum(axis=1, keepdims=True)
+    bags = match_bags(len(codes), bags=codes, proportions=shares)
+    p = rng.dirichlet(np.full(c, 10.0 ** rng.uniform(-2, 1)), len(codes))
+    G = reconcile(p, bags)
+    np.testing.assert_allclose(bags.groups.sum(G), bags.lower, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(bags.lower, shares * bags.groups.sizes[:, None], rtol=0, atol=1e-8)
+
+
+def test_reconcile_reports_totals_that_it_misses(monkeypatch):
+    bags = match_bags(4, bags=["a", "a", "b", "b"], proportions={"a": 0.9, "b": 0.5})
+    p = np.full((4, 2), 0.5)
+    early = partial(meet_totals, max_iter=1)
+    monkeypatch.setattr("apportion.project.meet_totals", early)
+    with pytest.warns(ConvergenceWarning, match=r"1 bag of 2 could not be .* them 'a': .* class 0"):
+        reconcile(p, bags)
+
+
+class Counting(SimplexResponse):
+    """Rows that count how often they are asked."""
+
+    asked = 0
+
+    def __call__(self, lam):
+        Counting.asked += 1
+        return super().__call__(lam)
+
+
+@pytest.mark.parametrize("off", [1e-9, 1e-10, 1e-11])
+def test_totals_that_no_labels_meet_are_given_up_early(off):
+    """Masses that miss the bag's size by rounding: no step helps, and few are tried."""
+    rng = np.random.default_rng(0)
+    groups = Groups(np.repeat(np.arange(3), 12), 3)
+    masses = np.array([[4.0, 5.0, 3.0], [2.5, 3.5, 6.0], [1.0, 1.0, 10.0]])
+    masses[:, 0] += off
+    Counting.asked = 0
+    rows = Counting(rng.random((36, 3)), rng.uniform(0.5, 1.5, 36))
+    labels, _ = meet_totals(rows, groups, masses, masses, reach=np.full(3, 4.0))
+    assert np.abs(groups.sum(labels) - masses).max() <= off
+    assert Counting.asked <= 40

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from apportion.bags import match_bags
 from apportion.datasets import make_bags, make_half_kernel
 from apportion.decode import Quotas, quota
 from apportion.hashing import hash_ranks
-from apportion.refine import clearly_smoother, refine
+from apportion.refine import _random_orders, clearly_smoother, refine
 
 
 @given(seed=st.integers(0, 10**5), c=st.integers(2, 4))
@@ -83,13 +84,49 @@ def test_random_starts_are_for_small_problems_of_exact_totals():
     graph, ranks = KNNGraph().fit(X), hash_ranks(X, len(X))
     wrong = (X[:, 0] > 0).astype(int)
     exact = match_bags(len(X), bags=codes, proportions=totals)
-    found = clearly_smoother(graph, Quotas(exact, ranks), wrong, ranks)
+    found = clearly_smoother(graph, Quotas(exact, ranks), exact.prior(), wrong, ranks)
     np.testing.assert_array_equal(
         exact.groups.sum(np.eye(2)[found.labels]), exact.groups.sum(np.eye(2)[y])
     )
-    assert clearly_smoother(graph, Quotas(exact, ranks), found.labels, ranks) is None
+    assert clearly_smoother(graph, Quotas(exact, ranks), exact.prior(), found.labels, ranks) is None
     free = match_bags(len(X), bags=[None, *codes[1:].tolist()], proportions=totals)
-    assert clearly_smoother(graph, Quotas(free, ranks), wrong, ranks) is None
+    assert clearly_smoother(graph, Quotas(free, ranks), free.prior(), wrong, ranks) is None
     rough = Totals.from_intervals(totals.lower - 0.1, totals.lower + 0.1)
     rough = match_bags(len(X), bags=codes, proportions=rough)
-    assert clearly_smoother(graph, Quotas(rough, ranks), wrong, ranks) is None
+    assert clearly_smoother(graph, Quotas(rough, ranks), rough.prior(), wrong, ranks) is None
+
+
+def in_components(seed, n=40):
+    """Rows in separate components, whose labels the totals of a few bags leave open."""
+    rng = np.random.default_rng(seed)
+    n_components, n_bags = int(rng.integers(2, 6)), int(rng.integers(1, 4))
+    component = np.arange(n) % n_components
+    X = rng.normal(size=(n, 2))
+    X[:, 0] += 100 * component
+    bags = np.concatenate([np.arange(n_bags), rng.integers(0, n_bags, n - n_bags)])
+    share = np.where(rng.random(n_components) < 0.5, 0.2, 0.8)[component]
+    totals = Totals.from_labels((rng.random(n) < share).astype(int), bags, classes=[0, 1])
+    return X, bags, totals, KNNGraph(int(rng.integers(2, 6))), rng
+
+
+@pytest.mark.parametrize("seed", [2, 3, 38, 52, 141, 470])
+def test_rounding_inside_components_decides_nothing(seed):
+    """What averaging leaves of random numbers inside a component is noise, and no order."""
+    X, bags, totals, graph, rng = in_components(seed)
+    order = rng.permutation(len(X)) if seed % 2 == 0 else np.arange(len(X))[::-1]
+    whole = LPLLP(graph, random_state=0).fit(X, bags=bags, proportions=totals)
+    other = LPLLP(graph, random_state=0).fit(X[order], bags=bags[order], proportions=totals)
+    np.testing.assert_array_equal(other.transduction_, whole.transduction_[order])
+    np.testing.assert_allclose(
+        other.label_distributions_, whole.label_distributions_[order], atol=1e-4
+    )
+
+
+def test_random_orders_do_not_rank_rounding_noise():
+    X, _, _, graph, rng = in_components(0)
+    order = rng.permutation(len(X))
+    ranks = hash_ranks(X, len(X))
+    plain = list(_random_orders(graph.fit(X), ranks))
+    other = list(_random_orders(graph.fit(X[order]), ranks[order]))
+    for a, b in zip(plain, other, strict=True):
+        np.testing.assert_array_equal(b, a[order])

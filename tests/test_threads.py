@@ -7,11 +7,26 @@ import threading
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from apportion import project, threads
+from apportion import (
+    EMLLP,
+    LPLLP,
+    AnchorGraph,
+    InvCal,
+    KNNGraph,
+    MeanMap,
+    RBFGraph,
+    Totals,
+    project,
+    threads,
+)
 from apportion.decode import Quotas
+from apportion.graph import propagate
+from apportion.graph.propagate import Cholesky
 from apportion.hashing import hash_ranks, row_hashes
-from apportion.threads import in_threads, n_threads, slices
+from apportion.threads import in_threads, n_threads, reproducible_sums, slices
 
 
 def test_results_come_in_the_order_of_the_items():
@@ -52,6 +67,88 @@ def test_a_forked_process_makes_threads_of_its_own():
         assert pool.map_async(_sum_in_threads, [0]).get(timeout=30) == [6]
 
 
+def _predict_and_fit(model):
+    X, supervision = many_rows()
+    predicted = model.predict_proba(X[:50])
+    return predicted, clone(model).fit(X, **supervision).label_distributions_
+
+
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork"
+)
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_can_predict_and_fit():
+    """libgomp would wait forever for the threads that faiss used in the parent."""
+    X, supervision = many_rows()
+    model = LPLLP(AnchorGraph(n_anchors=50)).fit(X, **supervision)
+    here = _predict_and_fit(model)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        there = pool.map_async(_predict_and_fit, [model]).get(timeout=60)[0]
+    for mine, its in zip(here, there, strict=True):
+        np.testing.assert_array_equal(its, mine)
+
+
+def many_rows():
+    """Rows and supervision of which searches, products and factors are shared among threads."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 1200)
+    X = rng.normal(size=(1200, 8))
+    X[:, 0] += 2.0 * y
+    bags = np.arange(1200) % 30
+    return X, {"bags": bags, "proportions": Totals.from_labels(y, bags)}
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LPLLP(KNNGraph()),
+        LPLLP(RBFGraph(0.1)),
+        LPLLP(AnchorGraph(n_anchors=300)),
+        LPLLP(RBFGraph(0.1), order=2),
+        InvCal("rbf"),
+        MeanMap("rbf"),
+        EMLLP(max_iter=3, random_state=0),
+    ],
+    ids=str,
+)
+def test_the_number_of_threads_changes_no_digit(estimator, monkeypatch):
+    X, supervision = many_rows()
+    answers = []
+    for n in ("1", "2"):
+        monkeypatch.setenv("OMP_NUM_THREADS", n)
+        with threadpool_limits(int(n)):
+            model = clone(estimator).fit(X, **supervision)
+            answers.append((model.label_distributions_, model.predict_proba(X[:20] + 0.1)))
+    np.testing.assert_array_equal(answers[1][0], answers[0][0])
+    np.testing.assert_array_equal(answers[1][1], answers[0][1])
+
+
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_limits_of_several_calls_end_with_the_last():
+    with threadpool_limits(2):
+        first, second = reproducible_sums(), reproducible_sums()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(blas_threads()) == {1}
+        second.__exit__(None, None, None)
+        assert set(blas_threads()) == {2}
+
+
+@pytest.mark.parametrize("n", [1, 5, 16, 37])
+def test_cholesky_by_tiles(n, monkeypatch):
+    monkeypatch.setattr(propagate, "_TILE", 8)
+    rng = np.random.default_rng(n)
+    root = rng.normal(size=(n, n))
+    A, B = root @ root.T + n * np.eye(n), rng.normal(size=(n, 2))
+    np.testing.assert_allclose(Cholesky(A.copy()).solve(B), np.linalg.solve(A, B), rtol=1e-9)
+    with pytest.raises(np.linalg.LinAlgError):
+        Cholesky(-A)
+
+
 @pytest.mark.parametrize(("length", "most"), [(0, 3), (1, 3), (10, 3), (9, 3), (5, 100)])
 def test_slices_cover_everything_once(length, most):
     parts = slices(length, most)
@@ -71,7 +168,6 @@ def test_ranks_tell_equal_rows_apart():
 
 @pytest.mark.parametrize("c", [2, 3])
 def test_blocks_of_bags_do_not_change_the_answer(monkeypatch, c):
-    from apportion import Totals
     from apportion.bags import match_bags
 
     rng = np.random.default_rng(c)
@@ -90,5 +186,5 @@ def test_blocks_of_bags_do_not_change_the_answer(monkeypatch, c):
     monkeypatch.setattr(threads, "_LEAST_CELLS", 50)
     monkeypatch.setattr(threads, "_MOST_CELLS", 50)
     soft_in_blocks, hard_in_blocks = answers()
-    np.testing.assert_allclose(soft_in_blocks, soft, atol=1e-10)
+    np.testing.assert_array_equal(soft_in_blocks, soft)
     np.testing.assert_array_equal(hard_in_blocks, hard)

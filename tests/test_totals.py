@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from apportion import SupervisionError, Totals
 from apportion.bags import match_bags
-from apportion.totals import tighten
+from apportion.totals import masses_for, tighten
 
 SHARES = {"mon": {"sit": 0.25, "walk": 0.75}, "tue": {"sit": 1.0, "walk": 0.0}}
 EXPECTED = np.array([[0.25, 0.75], [1.0, 0.0]])
@@ -281,3 +281,37 @@ def test_tightening_keeps_what_is_allowed(a, b):
     assert (tight_upper <= upper + 1e-12).all()
     assert (tight_lower <= point + 1e-9).all()
     assert (tight_upper >= point - 1e-9).all()
+
+
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([2, 4, 6, 8, 9, 10, 11, 12, 15]),
+    st.booleans(),
+)
+def test_masses_of_a_bag_sum_to_its_size(seed, digits, intervals):
+    """However many digits shares have, and however many masses rounding made whole."""
+    rng = np.random.default_rng(seed)
+    K, c = int(rng.integers(1, 5)), int(rng.integers(2, 6))
+    sizes = rng.integers(1, 10 ** rng.integers(1, 7), K).astype(float)
+    counts = rng.multinomial(12, np.full(c, 1 / c), K) / 12
+    shares = np.where(rng.random((K, 1)) < 0.5, counts, rng.dirichlet(np.ones(c), K))
+    shares = shares.round(digits)
+    totals = Totals.from_proportions(shares, tolerance=0.1)
+    if intervals:
+        slack = 10.0 ** -rng.integers(1, 13, (K, c))
+        low, high = np.maximum(shares - slack, 0.0), np.minimum(shares + slack, 1.0)
+        high[:, -1] = 1.0
+        totals = Totals.from_intervals(low / np.maximum(low.sum(axis=1, keepdims=True), 1.0), high)
+    lower, upper = masses_for(totals, np.arange(K), sizes)
+    rounding = 1e-14 * sizes
+    assert (lower <= upper).all()
+    assert (lower >= 0).all()
+    if intervals:
+        assert (lower.sum(axis=1) <= sizes + rounding).all()
+        assert (upper.sum(axis=1) >= sizes - rounding).all()
+    else:
+        np.testing.assert_array_equal(lower, upper)
+        assert (np.abs(lower.sum(axis=1) - sizes) <= rounding).all()
+    np.testing.assert_allclose(
+        lower, totals.lower * sizes[:, None], rtol=0, atol=1e-8 * sizes.max()
+    )

@@ -18,6 +18,10 @@ from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 
 _HALVINGS = 40
 
+_IDLE_STEPS = 5
+"""Steps in a row that neither lower the dual by more than rounding nor halve its gradient, after
+which a group is left as it is: further steps would cost time and meet its totals no better."""
+
 
 class Groups:
     """Which group each row is in (-1 = none), ready for sums over groups.
@@ -343,6 +347,9 @@ def meet_totals(
     multipliers = np.zeros(lower.shape) if start is None else start.copy()
     labels = np.empty((len(groups.codes), lower.shape[1]))
     pending = np.arange(groups.n_groups)
+    fell = np.ones(groups.n_groups, dtype=bool)
+    reference = np.full(groups.n_groups, np.inf)
+    idle = np.zeros(groups.n_groups, dtype=np.intp)
     rows = np.arange(len(groups.codes))
     part, inner = respond, groups
     scale = tol * np.maximum(groups.sizes, 1.0)
@@ -356,7 +363,11 @@ def meet_totals(
         multipliers[pending] = lam
         labels[rows] = answer.labels
         gradient = dual_gradient(lam, inner.sum(answer.labels), low, high)
-        wrong = np.abs(gradient).max(axis=1) > scale[pending]
+        steepness = np.abs(gradient).max(axis=1)
+        better = fell[pending] | (steepness <= 0.5 * reference[pending])
+        reference[pending] = np.where(better, steepness, reference[pending])
+        idle[pending] = np.where(better, 0, idle[pending] + 1)
+        wrong = (steepness > scale[pending]) & (idle[pending] < _IDLE_STEPS)
         if not wrong.any():
             break
         if not wrong.all():
@@ -375,7 +386,7 @@ def meet_totals(
             reach[pending],
             caution[pending],
         )
-        multipliers[pending], whole, answer = _line_search(
+        multipliers[pending], whole, fell[pending], answer = _line_search(
             part, inner, lam, low, high, gradient, direction, answer
         )
         caution[pending] = np.clip(caution[pending] * np.where(whole, 0.1, 10.0), 1e-12, 1e-2)
@@ -512,10 +523,12 @@ def _line_search(
     gradient: FloatArray,
     direction: FloatArray,
     answer: Response,
-) -> tuple[FloatArray, BoolArray, Response | None]:
-    """Return λ moved along the direction while the dual falls, and which groups moved all the way.
+) -> tuple[FloatArray, BoolArray, BoolArray, Response | None]:
+    """Return λ moved along the direction while the dual falls.
 
-    With them comes the answer to the new λ, where it is known without asking again.
+    With it come which groups moved all the way, in which the dual fell by more than rounding, and
+    the answer to the new λ where it is known without asking again. A group in which no step along
+    the direction is acceptable stays where it is.
 
     A step is taken when the dual falls enough, or when the gradient shrinks by half: near the
     end, rounding hides the fall of the dual but not that of the gradient.
@@ -527,6 +540,7 @@ def _line_search(
     steepness = np.abs(gradient).max(axis=1)
     moved = lam.copy()
     length = np.ones(len(lam))
+    fell = np.zeros(len(lam), dtype=bool)
     pending = np.arange(len(lam))
     part, inner = respond, groups
     for _ in range(_HALVINGS):
@@ -537,17 +551,18 @@ def _line_search(
         fall = ((trial - lam[pending]) * gradient[pending]).sum(axis=1)
         lowered = _dual(tried, inner, trial, low[pending], high[pending])
         slope = dual_gradient(trial, inner.sum(tried.labels), low[pending], high[pending])
+        rounding = 1e-13 * magnitude[pending]
         good = (fall < 0) & (lowered <= value[pending] + 1e-4 * fall)
-        level = lowered <= value[pending] + 1e-13 * magnitude[pending]
+        fell[pending] = good & (lowered < value[pending] - rounding)
+        level = lowered <= value[pending] + rounding
         good |= level & (np.abs(slope).max(axis=1) <= 0.5 * steepness[pending])
         moved[pending[good]] = trial[good]
         if good.all():
-            return moved, length == 1.0, tried if part is respond else None
+            return moved, length == 1.0, fell, tried if part is respond else None
         rows, inner = inner.only(~good)
         part, pending = part.take(rows), pending[~good]
         length[pending] *= 0.5
-    moved[pending] = lam[pending] + length[pending, None] * direction[pending]
-    return moved, length == 1.0, None
+    return moved, length == 1.0, fell, None
 
 
 def _dual(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Literal, NamedTuple
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from apportion._typing import FloatArray
 from apportion.bags import Bags
+from apportion.exceptions import counted, users_level
 from apportion.multipliers import (
     GroupBlock,
     SimplexResponse,
@@ -19,6 +22,9 @@ from apportion.multipliers import (
 from apportion.threads import block_rows, in_threads
 
 Method = Literal["nearest", "alternating"]
+
+_MET = 1e-8
+"""Masses that are off by no more than this share of their bag are met."""
 
 
 class _Block(NamedTuple):
@@ -165,7 +171,7 @@ def reconcile(
     """Return the class probabilities shifted, bag by bag, so that they sum to the bags' masses.
 
     This is `argmin_G Σ_i KL(g_i ‖ p_i)` over C: one shift of the logits per bag and class. A class
-    of mass 0 gets probability 0 exactly.
+    of mass 0 gets probability 0 exactly. Bags whose masses are missed are reported by a warning.
     """
     groups = bags.open_groups
     empty = groups.spread((bags.open_upper <= 0).astype(np.float64)) > 0
@@ -181,4 +187,25 @@ def reconcile(
         reach=reach,
         tol=tol,
     )
+    _warn_of_missed_totals(groups.sum(shifted), bags)
     return bags.with_given(shifted)
+
+
+def _warn_of_missed_totals(sums: FloatArray, bags: Bags) -> None:
+    """Warn where the class masses of a bag's open rows are off their bounds."""
+    size = np.maximum(bags.open_groups.sizes, 1.0)[:, None]
+    off = np.maximum(bags.open_lower - sums, sums - bags.open_upper) / size
+    worst = off.max(axis=1, initial=0.0)
+    missed = np.flatnonzero(worst > _MET)
+    if missed.size:
+        k = int(missed[np.argmax(worst[missed])])
+        h = int(np.argmax(off[k]))
+        warnings.warn(
+            f"{counted(missed.size, 'bag')} of {len(bags.ids)} could not be reconciled with their "
+            f"totals, the worst of them {bags.ids[k]!r}: its soft labels of class "
+            f"{bags.classes.tolist()[h]!r} sum to {sums[k, h]:.6g} where its totals allow "
+            f"{bags.open_lower[k, h]:.6g} to {bags.open_upper[k, h]:.6g}. Correct the totals, or "
+            "give probabilities that are less sure.",
+            ConvergenceWarning,
+            stacklevel=users_level(),
+        )

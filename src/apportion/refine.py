@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 
 from apportion._typing import FloatArray, IntArray
 from apportion.decode import Decoding, Quotas, bag_counts
-from apportion.graph import Graph, smoothness_of
+from apportion.graph import Graph, smoothest, smoothness_of
 from apportion.progress import tell
 from apportion.threads import blockwise
 
@@ -19,6 +19,12 @@ _STARTS = 32
 _AVERAGINGS = 100
 _CLEARLY = 0.01
 _MOST_ROWS = 1000
+
+_ROUNDING = 1e-9
+"""Numbers between 0 and 1 that are closer than this are equal."""
+
+_CONVERGED = 1e-4
+"""Soft labels of converged runs differ by less than this."""
 
 
 def refine(graph: Graph, decode: Quotas, F: FloatArray, labels: Decoding) -> Decoding:
@@ -50,7 +56,7 @@ def with_soft_labels(heard: FloatArray, F: FloatArray) -> FloatArray:
 
 
 def clearly_smoother(
-    graph: Graph, decode: Quotas, labels: IntArray, ranks: IntArray
+    graph: Graph, decode: Quotas, F: FloatArray, labels: IntArray, ranks: IntArray
 ) -> Decoding | None:
     """Return labels found from random smooth starts, if they are clearly smoother than `labels`.
 
@@ -59,7 +65,7 @@ def clearly_smoother(
     same counts. Here random numbers are averaged over neighbours until they order the rows by
     likeness; every bag's counts are handed out along that order, one way round and the other, and
     refined. The numbers belong to the rows by `ranks`, so the result depends neither on the order
-    of rows nor on a seed.
+    of rows nor on a seed. Of equally smooth labels, those nearest to the soft labels F are taken.
 
     Looked for only with two classes, where it is cheap, and where every row lies in a bag of exact
     totals: a free row is smooth in the class of its neighbours, whatever that is.
@@ -69,12 +75,26 @@ def clearly_smoother(
     if bags.n_classes != 2 or bags.n_rows > _MOST_ROWS or not exact:
         return None
     starts = _random_orders(graph, ranks)
-    refined = [refine(graph, decode, F, decode(F)) for F in starts]
-    smoothness = [graph.label_smoothness(one.labels, 2) for one in refined]
-    best = int(np.argmax(smoothness))
-    if smoothness[best] <= graph.label_smoothness(labels, 2) + _CLEARLY:
+    refined = [refine(graph, decode, start, decode(start)) for start in starts]
+    smoothness = np.array([graph.label_smoothness(end.labels, 2) for end in refined])
+    if smoothness.max() <= graph.label_smoothness(labels, 2) + _CLEARLY:
         return None
-    return refined[best]
+    ends = [refined[i] for i in smoothest(smoothness)]
+    nearness = np.array([F[np.arange(len(F)), end.labels].mean() for end in ends])
+    return ends[int(np.flatnonzero(nearness >= nearness.max() - _CONVERGED)[0])]
+
+
+def _ranks_beyond_rounding(values: FloatArray) -> FloatArray:
+    """Return the values' ranks from 1 on; values that only rounding tells apart share their rank.
+
+    Within a connected component, averaging over neighbors makes all numbers equal, and the digits
+    that are left depend on the order of the rows.
+    """
+    order = np.argsort(values)
+    apart = np.diff(values[order], prepend=-np.inf) > _ROUNDING * np.abs(values).max()
+    levels = np.empty(len(values))
+    levels[order] = np.cumsum(apart)
+    return rankdata(levels)
 
 
 def _random_orders(graph: Graph, ranks: IntArray) -> Iterator[FloatArray]:
@@ -86,6 +106,6 @@ def _random_orders(graph: Graph, ranks: IntArray) -> Iterator[FloatArray]:
         Z -= (graph.degrees_ @ Z) / max(graph.degrees_.sum(), 1e-300)
         Z /= np.maximum(np.abs(Z).max(axis=0), 1e-300)
     for z in Z.T:
-        rising = (rankdata(z) - 0.5) / n
+        rising = (_ranks_beyond_rounding(z) - 0.5) / n
         yield np.column_stack([1.0 - rising, rising])
         yield np.column_stack([rising, 1.0 - rising])

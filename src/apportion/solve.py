@@ -20,7 +20,7 @@ from scipy.optimize import linprog
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.decode import Quotas
-from apportion.graph import Graph, Propagated, Propagator, propagator
+from apportion.graph import Graph, Propagated, Propagator, propagator, smoothest
 from apportion.graph.propagate import Metric, beyond
 from apportion.multipliers import Groups
 from apportion.progress import tell
@@ -617,7 +617,7 @@ def _probe(
     decode = Quotas(bags, ranks)
     labels = [decode(end.F).labels for end in ends]
     smoothness = [graph.label_smoothness(codes, bags.n_classes) for codes in labels]
-    best = ends[int(np.argmax(smoothness))]
+    best = ends[smoothest(smoothness)[0]]
     return replace(best, unique=False, n_starts=len(ends))
 
 

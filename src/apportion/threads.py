@@ -1,13 +1,20 @@
-"""Threads for work on large arrays, which NumPy and SciPy do without holding the interpreter."""
+"""Threads for work on large arrays, which NumPy and SciPy do without holding the interpreter.
+
+No answer depends on the number of threads: arrays are cut into blocks of fixed size, each block is
+worked on by one thread, and BLAS gets no threads of its own (`reproducible_sums`).
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache, wraps
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -15,6 +22,7 @@ from apportion._typing import AnyArray
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Work = TypeVar("Work", bound=Callable[..., Any])
 
 BLOCK_ROWS = 2**16
 """Rows to work on at a time where every row has a few numbers."""
@@ -24,6 +32,19 @@ _MOST_CELLS = 2**19
 
 _inside = threading.local()
 _pool: ThreadPoolExecutor | None = None
+_forked = False
+
+
+class _Limited:
+    """How many calls of `reproducible_sums` are under way, and how to end the limit they share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.calls = 0
+        self.limit: Any = None
+
+
+_limited = _Limited()
 
 
 def n_threads() -> int:
@@ -104,6 +125,49 @@ def total(work: Callable[..., float], *arrays: AnyArray) -> float:
     return sum(in_threads(lambda part: float(work(*(one[part] for one in arrays))), parts))
 
 
+@contextmanager
+def reproducible_sums() -> Iterator[None]:
+    """Run BLAS in one thread meanwhile, so that the order of its sums is always the same.
+
+    With several threads, BLAS and LAPACK cut matrices differently, and the last digits differ with
+    the number of cores. In a forked process, OpenMP gets one thread as well: libgomp would wait
+    forever for the threads that it had in the parent. Limits hold for the whole process, therefore
+    calls from several threads share one limit, which ends with the last of them.
+    """
+    with _limited.lock:
+        if not _limited.calls:
+            # Set by hand, and not by `with`: the call that ends last need not be the first.
+            api = None if _forked else "blas"
+            _limited.limit = _controller("faiss" in sys.modules).limit(limits=1, user_api=api)
+        _limited.calls += 1
+    try:
+        yield
+    finally:
+        with _limited.lock:
+            _limited.calls -= 1
+            if not _limited.calls:
+                _limited.limit.restore_original_limits()
+
+
+def with_reproducible_sums(work: Work) -> Work:
+    """Return a function that runs with `reproducible_sums`."""
+
+    @wraps(work)
+    def reproducible(*args: Any, **kwargs: Any) -> Any:
+        with reproducible_sums():
+            return work(*args, **kwargs)
+
+    return cast(Work, reproducible)
+
+
+@cache
+def _controller(with_faiss: bool) -> Any:
+    """Return the handle of all thread pools; faiss, which is imported late, brings its own."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 def _the_pool() -> ThreadPoolExecutor:
     global _pool
     if _pool is None:
@@ -117,8 +181,8 @@ def _mark() -> None:
 
 def _forget() -> None:
     """Drop the pool in a child process: its threads stayed with the parent."""
-    global _pool
-    _pool = None
+    global _pool, _forked, _limited
+    _pool, _forked, _limited = None, True, _Limited()
 
 
 if hasattr(os, "register_at_fork"):

@@ -522,7 +522,7 @@ def masses_for(totals: Totals, bags: IntArray, sizes: FloatArray) -> tuple[Float
     """Return lower and upper class masses of the named bags, given their numbers of rows."""
     lower, upper = totals.lower[bags], totals.upper[bags]
     if totals.unit == "share":
-        return _snapped(lower * sizes[:, None]), _snapped(upper * sizes[:, None])
+        return _without_rounding_errors(lower * sizes[:, None], upper * sizes[:, None], sizes)
     ids = [totals.ids[k] for k in bags]
     exact = np.all(lower == upper, axis=1)
     if totals.normalize:
@@ -543,14 +543,39 @@ def masses_for(totals: Totals, bags: IntArray, sizes: FloatArray) -> tuple[Float
     scale = np.divide(sizes, sums, out=np.ones_like(sums), where=sums > 0)[:, None]
     lower, upper = lower * scale, upper * scale
     refuse_infeasible(ids, lower, upper, sizes)
-    lower, upper = tighten(lower, upper, sizes)
-    return _snapped(lower), _snapped(upper)
+    return _without_rounding_errors(*tighten(lower, upper, sizes), sizes)
 
 
-def _snapped(masses: FloatArray) -> FloatArray:
+def _without_rounding_errors(
+    lower: FloatArray, upper: FloatArray, sizes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds with masses a rounding error away from a whole number made whole.
+
+    The bounds of a bag still allow masses that sum to its size. Rounding alone would not keep
+    that: 0.3 + 0.6999999999 + 2.0000000001 rows are 3, but 0.3 + 0.6999999999 + 2 are not, and no
+    projection could ever meet such masses.
+    """
+    low, high = _rounded(lower), _rounded(upper)
+    exact = np.all(low == high, axis=1)
+    low = _summing_to(sizes, low, exact | (low.sum(axis=1) > sizes))
+    high = np.where(exact[:, None], low, _summing_to(sizes, high, high.sum(axis=1) < sizes))
+    return low, np.maximum(low, high)
+
+
+def _rounded(masses: FloatArray) -> FloatArray:
     """Return the masses with those a rounding error away from a whole number made whole."""
     whole = np.rint(masses)
     return np.where(np.abs(masses - whole) <= 1e-9 * np.maximum(whole, 1.0), whole, masses)
+
+
+def _summing_to(sizes: FloatArray, masses: FloatArray, bags: BoolArray) -> FloatArray:
+    """Return the masses with the fractional ones of some bags scaled, so that all sum to a size."""
+    fractional = (masses != np.rint(masses)) & bags[:, None]
+    some = fractional.any(axis=1)
+    part = np.where(fractional, masses, 0.0).sum(axis=1)
+    left = sizes - np.where(fractional, 0.0, masses).sum(axis=1)
+    scale = np.divide(left, part, out=np.ones_like(left), where=some)
+    return np.where(fractional, masses * scale[:, None], masses)
 
 
 def _frozen(array: FloatArray) -> FloatArray:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import linalg
 
 from apportion._typing import FloatArray
 from apportion.distributed.bag_sums import BagSums
@@ -23,6 +22,7 @@ from apportion.distributed.cluster import Cluster
 from apportion.distributed.layout import Layout
 from apportion.distributed.part import Point
 from apportion.distributed.steps import Sums, added, answered
+from apportion.graph.propagate import Cholesky
 from apportion.progress import tell
 from apportion.solve import Status
 
@@ -103,9 +103,7 @@ class Loop:
         self.holders, self.others = layout.holders, layout.others
         self.alpha, self.rows_digest = alpha, layout.rows_digest
         self.weight = 2.0 if len(layout.classes) == 2 else 1.0
-        self._factor = linalg.cho_factor(
-            np.diag(layout.masses) - alpha * layout.shared, lower=True, check_finite=False
-        )
+        self._factor = Cholesky(np.diag(layout.masses) - alpha * layout.shared)
         self.asked = 0
         self.bytes_per_request = 0
 
@@ -141,7 +139,7 @@ class Loop:
         here, before = self.cluster.send(state.point), self.cluster.send(state.point_before)
         while len(state.energies) <= max_iter:
             Y = state.here + state.momentum * (state.here - state.before)
-            B = (1.0 - self.alpha) * linalg.cho_solve(self._factor, Y, check_finite=False)
+            B = (1.0 - self.alpha) * self._factor.solve(Y)
             asked = self.asked
             tolerance = min(max(_SHARE * (state.leap / state.size) ** 2, _TIGHT), _LOOSE)
             lam = state.point.multipliers
@@ -215,7 +213,7 @@ class Loop:
 
     def _energy(self, sums: Sums) -> float:
         A = sums.anchors
-        shared = np.vdot(A, linalg.cho_solve(self._factor, A, check_finite=False))
+        shared = np.vdot(A, self._factor.solve(A))
         alpha = self.alpha
         return 0.5 * self.weight * alpha * (sums.square - (1.0 - alpha) * float(shared))
 

@@ -33,19 +33,23 @@ from apportion.hashing import hash_ranks
 from apportion.metrics import bag_errors, soft
 from apportion.project import reconcile
 from apportion.tables import columns_for, factorize
-from apportion.threads import BLOCK_ROWS, slices
+from apportion.threads import BLOCK_ROWS, reproducible_sums, slices, with_reproducible_sums
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def all_or_nothing(fit: Fit) -> Fit:
-    """Return a `fit` that leaves the estimator as it was when it fails halfway."""
+    """Return a `fit` that leaves the estimator as it was when it fails halfway.
+
+    What it computes does not depend on the number of threads: see `reproducible_sums`.
+    """
 
     @wraps(fit)
     def careful_fit(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(self.__dict__)
         try:
-            return fit(self, *args, **kwargs)
+            with reproducible_sums():
+                return fit(self, *args, **kwargs)
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
@@ -76,6 +80,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
     bag_report_: BagReport
     diagnosis_: Diagnosis
 
+    @with_reproducible_sums
     def predict(self, X: Any, *, bags: Any = None, proportions: Any = None) -> AnyArray:
         """Return a label for every new row.
 
@@ -101,6 +106,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         )
         return np.asarray(self.classes_[decoded.labels])
 
+    @with_reproducible_sums
     def predict_proba(self, X: Any, *, bags: Any = None, proportions: Any = None) -> FloatArray:
         """Return soft labels of new rows.
 

@@ -16,6 +16,7 @@ from apportion.estimators._base import BagClassifier, all_or_nothing
 from apportion.hashing import row_hashes, scramble
 from apportion.metrics import bag_deviances
 from apportion.project import reconcile
+from apportion.threads import with_reproducible_sums
 
 
 class InductiveClassifier(BagClassifier):
@@ -131,6 +132,7 @@ class MarginClassifier(KernelClassifier):
 
     slope_: float
 
+    @with_reproducible_sums
     def decision_function(self, X: Any) -> FloatArray:
         """Return the functions' values: the larger, the surer of the class.
 

@@ -205,7 +205,7 @@ class LPLLP(GraphClassifier):
             labels = refine(graph, decode, solution.F, labels)
             other = None
             if self.prior is None:
-                other = clearly_smoother(graph, decode, labels.labels, ranks)
+                other = clearly_smoother(graph, decode, solution.F, labels.labels, ranks)
             if other is not None:
                 labels = Decoding(other.labels, other.tied | labels.tied)
                 solution = _near(labels, graph, matched, settings, ranks, seed)

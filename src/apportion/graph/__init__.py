@@ -1,7 +1,7 @@
 """Graphs of similar rows, and propagation on them."""
 
 from apportion.graph.anchor import AnchorGraph
-from apportion.graph.base import Graph, smoothness_of, weighted_neighbours
+from apportion.graph.base import Graph, smoothest, smoothness_of, weighted_neighbours
 from apportion.graph.choice import choose_graph
 from apportion.graph.knn import KNNGraph
 from apportion.graph.precomputed import PrecomputedGraph
@@ -19,6 +19,7 @@ __all__ = [
     "choose_graph",
     "metric_weights",
     "propagator",
+    "smoothest",
     "smoothness_of",
     "weighted_neighbours",
 ]

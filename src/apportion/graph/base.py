@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, ClassVar, Self
 
@@ -22,6 +22,9 @@ FAR = 50.0
 """A new row is far from a fitted one when their similarity is below exp(-50)."""
 
 _NEGLIGIBLE = 1e-8
+
+_ROUNDING = 1e-9
+"""Smoothness that differs by less than this is equal."""
 
 Affinity = Any
 """A similarity matrix: a dense array or a SciPy sparse array."""
@@ -108,9 +111,7 @@ class Graph(BaseEstimator, ABC):
 
     def multiply(self, F: FloatArray) -> FloatArray:
         """Return W F."""
-        if sparse.issparse(self.affinity_):
-            return multiply(self.affinity_, F)
-        return np.asarray(self.affinity_ @ F)
+        return multiply(self.affinity_, F)
 
     def similar_rows(self, rows: IntArray) -> Affinity:
         """Return W[rows]: how similar these rows are to all rows."""
@@ -188,6 +189,12 @@ def agreement(labels: IntArray, heard: FloatArray) -> float:
 def smoothness_of(labels: IntArray, heard: FloatArray) -> float:
     """Return how much of what the rows hear, class by class, is their own label."""
     return agreement(labels, heard) / max(len(labels), 1)
+
+
+def smoothest(smoothness: Sequence[float] | FloatArray) -> IntArray:
+    """Return which labelings are the smoothest; rounding does not choose between equal ones."""
+    values = np.asarray(smoothness)
+    return np.flatnonzero(values >= values.max() - _ROUNDING)
 
 
 def _components(W: Affinity, floors: FloatArray) -> tuple[int, IntArray]:

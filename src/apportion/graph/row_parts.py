@@ -1,4 +1,4 @@
-"""Products with a sparse matrix, part by part of its rows, in threads."""
+"""Products with a matrix, part by part of its rows, in threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from apportion._typing import FloatArray
-from apportion.threads import in_threads, n_threads
+from apportion.threads import in_threads, n_threads, slices
 
 _PART_NUMBERS = 2**20
 """Rows that hold this many numbers are worked on at a time: their soft labels stay in cache."""
@@ -17,9 +17,11 @@ _PART_NUMBERS = 2**20
 _FEW_NUMBERS = 2**19
 """Rows that hold fewer numbers than this are not worth a thread."""
 
+_DENSE_ROWS = 256
+
 
 class RowPart(NamedTuple):
-    """Some rows of a sparse matrix: which, and these rows."""
+    """Some rows of a matrix: which, and these rows."""
 
     rows: slice
     matrix: Any
@@ -42,13 +44,17 @@ def row_parts(matrix: Any) -> list[RowPart]:
 
 
 def multiply(matrix: Any, F: FloatArray) -> FloatArray:
-    """Return the product of a sparse matrix and some columns."""
+    """Return the product of a sparse or dense matrix and some columns."""
     product = np.empty((matrix.shape[0], *F.shape[1:]))
 
     def times(part: RowPart) -> None:
         product[part.rows] = part.matrix @ F
 
-    in_threads(times, row_parts(matrix))
+    if sparse.issparse(matrix):
+        parts = row_parts(matrix)
+    else:
+        parts = [RowPart(rows, matrix[rows]) for rows in slices(len(matrix), _DENSE_ROWS)]
+    in_threads(times, parts)
     return product
 
 

@@ -1,0 +1,12 @@
+"""The first cases of `make fuzz`: see `fuzz.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+import fuzz
+
+
+@pytest.mark.parametrize("case", range(60))
+def test_a_disguise_changes_no_label(case):
+    fuzz.check(case)
