@@ -345,7 +345,10 @@ def test_categories_and_codes(rows):
     result = done("label", "rows.csv", *KNOWN, "--all-columns", "--categorical", "code")
     answer = cells_of(result.stdout)
     assert [row["code"] for row in answer] == codes
-    assert "categories: code, room" in result.stderr
+    assert (
+        "categories: code (3 texts: '000', '001', '002'), room (2 texts: 'bath', 'kitchen')"
+        in result.stderr
+    )
     assert "6 missing cells in 6 rows" in result.stderr
 
 
