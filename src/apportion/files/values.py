@@ -6,6 +6,7 @@ bags. Only what is used as a number or a time, such as a feature, is read as one
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None")
@@ -58,15 +59,12 @@ def values_of(table: Any, name: str) -> Any:
         return pa.chunked_array([pa.nulls(len(cells))])
     if points_are_unclear(cells, delimiter):
         return cells
-    trimmed = with_points(pc.ascii_trim_whitespace(cells), delimiter)
-    for kind in _kinds():
-        try:
-            values = trimmed.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-        is_code = kind == pa.int64() and pc.any(pc.match_substring_regex(trimmed, r"^0\d")).as_py()
-        return cells if is_code else values
-    return cells
+    texts = with_points(cells, delimiter)
+    values = _cast(texts)
+    if values is None:
+        trimmed = pc.ascii_trim_whitespace(texts)
+        values = None if trimmed.equals(texts) else _cast(trimmed)
+    return cells if values is None else values
 
 
 def delimiter_in(table: Any) -> str | None:
@@ -97,12 +95,22 @@ def points_are_unclear(cells: Any, delimiter: str | None) -> bool:
     return delimiter == ";" and only_thousands and _count(cells, _BELOW_THOUSAND) > 0
 
 
-def _kinds() -> tuple[Any, ...]:
-    """Return the types that cells are tried as, in this order."""
+def _cast(texts: Any) -> Any:
+    """Return text as the first type that all of its cells are; None where there is none."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    times = (pa.timestamp("s"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
-    return (pa.int64(), pa.bool_(), pa.date32(), *times, pa.float64())
+    times = (pa.date32(), pa.timestamp("s"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
+    first = texts[pc.index(pc.is_valid(texts), True).as_py()].as_py()
+    others = (pa.float64(),) if re.match(NUMBER, first) else (pa.bool_(), *times)
+    for kind in (pa.int64(), *others):
+        try:
+            values = texts.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+        is_code = kind == pa.int64() and _count(texts, r"^\s*0\d")
+        return None if is_code else values
+    return None
 
 
 def _count(cells: Any, pattern: str) -> int:
