@@ -186,7 +186,7 @@ def test_localized_numbers_are_refused(delimiter, cells):
     rows = [f'm{delimiter}"{cell}"{delimiter}{i}' for i, cell in enumerate(cells * 4)]
     write("rows.csv", "\n".join([delimiter.join(["bag", "x", "z"]), *rows]))
     write("totals.csv", "bag,a,b\nm,0.5,0.5\n")
-    says = ["column 'x'", "separators of thousands", "1234.56", "--categorical x"]
+    says = ["column 'x'", "thousands separators", "1234.56", "--categorical x"]
     refused("label", "rows.csv", *KNOWN, says=says)
     done("label", "rows.csv", *KNOWN, "--categorical", "x")
 

@@ -153,10 +153,10 @@ def _no_number(cell: str, unclear: bool, where: str, or_else: str) -> FileError:
     if unclear or pc.match_substring_regex(pa.array([cell]), LOCALIZED)[0].as_py():
         return FileError(
             where,
-            f"{cell!r}, a number that may be written with a decimal comma, separators of thousands "
-            "or a percent sign",
-            "numbers such as 1234.56; a decimal comma only where semicolons or tabs separate the "
-            "cells, and no separators of thousands",
-            f"write the column's numbers so{or_else}",
+            f"{cell!r}, which may be a number with a decimal comma, with thousands separators or "
+            "with a percent sign",
+            "plain numbers such as 1234.56, with a decimal comma only where semicolons or tabs "
+            "separate the cells",
+            f"export the column as plain numbers{or_else}",
         )
     return FileError(where, repr(cell), "numbers, or an empty cell", f"correct the cell{or_else}")

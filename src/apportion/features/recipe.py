@@ -223,7 +223,7 @@ def learn_recipe(
             if len(levels) < 2:
                 left_out[name] = "the same in every row" if levels else "empty"
             elif len(levels) > _MOST_LEVELS and name not in categorical:
-                left_out[name] = f"{len(levels):,} different texts"
+                left_out[name] = f"{len(levels):,} different texts such as {levels[0]!r}"
             else:
                 features.append(Feature(name, levels=levels))
             continue
