@@ -18,12 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apportion.exceptions import FileError, OutputError
+from apportion.features.cells import numbers_of
 from apportion.files import csv_text
 from apportion.files.labels import neutralised, write_table
 from apportion.files.read import no_column, place_in, read_columns
 from apportion.files.sheet import read_sheet, sheet_of
 from apportion.files.text import encoding_of, refuse_bad_names
 from apportion.files.totals_table import read_totals
+from apportion.files.values import values_of
 from apportion.files.write import replacing, require_writable
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
@@ -42,10 +44,15 @@ def in_file(path, text, encoding="utf-8"):
 # Reading
 
 
-def test_types_are_those_of_the_cells(path):
+def test_a_text_file_is_text_and_spells_values(path):
     text = "i,f,t,b,d,when,code\n1,1.5,x,true,2024-03-04,2024-03-04T05:06:07,007\n,?,,NA,,,12\n"
     table = read_columns(in_file(path, text))
-    assert table.to_pydict() == {
+    cells = [line.split(",") for line in text.splitlines()]
+    assert table.to_pylist() == [
+        {name: cell or None for name, cell in zip(cells[0], line, strict=True)}
+        for line in cells[1:]
+    ]
+    assert {name: values_of(table, name).to_pylist() for name in table.column_names} == {
         "i": [1, None],
         "f": [1.5, None],
         "t": ["x", None],
@@ -63,8 +70,8 @@ def test_codes_far_down_are_kept(path, monkeypatch):
     monkeypatch.setattr(csv_text, "_BLOCK", 1000)
     rows = "".join(f"{i},{i}\n" for i in range(1000, 2000))
     table = read_columns(in_file(path, f"zip,n\n{rows}00042,7\n"))
-    assert table.column("zip").to_pylist()[-2:] == ["1999", "00042"]
-    assert table.column("n").type == pa.int64()
+    assert values_of(table, "zip").to_pylist()[-2:] == ["1999", "00042"]
+    assert values_of(table, "n").type == pa.int64()
 
 
 @pytest.mark.parametrize("point", [".", ","])
@@ -72,8 +79,12 @@ def test_numbers_that_turn_into_text_far_down(path, monkeypatch, point):
     monkeypatch.setattr(csv_text, "_BLOCK", 1000)
     rows = "".join(f"{i}{point}5;{i}\n" for i in range(1000))
     table = read_columns(in_file(path, f"x;n\n{rows}much;1\n"))
-    assert table.column("x").to_pylist()[-2:] == ["999.5", "much"]
-    assert table.column("n").type == pa.int64()
+    assert values_of(table, "x").to_pylist()[-2:] == [f"999{point}5", "much"]
+    assert values_of(table, "n").type == pa.int64()
+    with pytest.raises(FileError, match="'much'"):
+        numbers_of(table.column("x"), "x", str, delimiter=";")
+    shorter = table.slice(0, 1000)
+    assert values_of(shorter, "x").to_pylist() == [i + 0.5 for i in range(1000)]
 
 
 @pytest.mark.parametrize("last", ["x", "x" * 50_000])
@@ -104,7 +115,7 @@ def test_what_the_csv_module_writes_is_read_as_it_was(rows, delimiter, encoding)
     with tempfile.TemporaryDirectory() as folder:
         path = in_file(Path(folder, "a.csv"), out.getvalue(), encoding)
         table = read_columns(path)
-        assert table.column("number").to_pylist() == [i for i, _ in rows]
+        assert table.column("number").to_pylist() == [str(i) for i, _ in rows]
         assert table.column("text").to_pylist() == [text for _, text in rows]
         for row in range(len(rows)):
             line = int(place_in(path, row).rpartition(" ")[2])

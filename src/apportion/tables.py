@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 import narwhals.stable.v1 as nw
@@ -129,6 +130,7 @@ def _read_frame(
                 "an id in every line",
                 "name the bag or drop the line",
             )
+    refuse_missing_classes(names)
     if classes is not None:
         for name in names:
             if name not in classes:
@@ -326,8 +328,13 @@ def factorize(values: Any, what: str) -> tuple[IntArray, list[Hashable]]:
 
 
 def as_vector(items: Sequence[Any]) -> AnyArray:
-    """Return a one-dimensional array of the items, of dtype object unless all are of one kind."""
+    """Return a one-dimensional array of the items, of dtype object unless all are of one kind.
+
+    Text that ends in a zero character is of dtype object too: NumPy's own text drops it.
+    """
     kinds = {type(item) for item in items}
+    if kinds == {str} and any(item.endswith("\0") for item in items):
+        return _object_vector(items)
     if len(kinds) == 1 and kinds <= {bool, int, float, str}:
         return np.array(items)
     return _object_vector(items)
@@ -438,6 +445,32 @@ def plain_name(item: Any) -> str:
     return str(item).strip()
 
 
+def respelled(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """Return which names are a known one in another spelling of the same number: "1.0" for "1".
+
+    Examples
+    --------
+    >>> respelled(["1.0", "01", "2", "a"], ["1", "2", "A"])
+    {'1.0': '1', '01': '1'}
+    """
+    exact = dict.fromkeys(known)
+    by_value: dict[Decimal, str] = {}
+    for name in exact:
+        value = _as_decimal(name)
+        if value is not None:
+            by_value.setdefault(value, name)
+    values = {name: _as_decimal(name) for name in names if name not in exact}
+    return {name: by_value[value] for name, value in values.items() if value in by_value}
+
+
+def _as_decimal(text: str) -> Decimal | None:
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        return None
+    return value if value.is_finite() else None
+
+
 def first_called(columns: Sequence[str], usual: Iterable[str]) -> str | None:
     """Return the column with the first of some usual names, in any capitals; None = none has."""
     folded = {name.strip().casefold(): name for name in reversed(columns)}
@@ -456,6 +489,18 @@ def refuse_duplicates(ids: Iterable[Hashable]) -> None:
                 "drop one of them, or give the bags different ids",
             )
         seen[bag] = place
+
+
+def refuse_missing_classes(classes: Iterable[Any]) -> None:
+    """Raise for a class that is None, NaN, NaT or NA, which everywhere else means 'not known'."""
+    for place, label in enumerate(classes):
+        if is_missing(label):
+            raise SupervisionError(
+                f"class {place} of the classes",
+                f"{label!r}, which stands for a label that is not known",
+                "numbers, text or other values that are not missing",
+                "name the class, or leave it out",
+            )
 
 
 def unknown_class(where: str, classes: Sequence[Hashable]) -> SupervisionError:

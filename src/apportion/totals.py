@@ -25,6 +25,7 @@ from apportion.tables import (
     read_shares,
     read_table,
     refuse_duplicates,
+    refuse_missing_classes,
     seconds,
     unknown_class,
 )
@@ -395,8 +396,10 @@ def as_totals(proportions: Any) -> Totals:
 def sorted_classes(labels: Sequence[Hashable]) -> tuple[AnyArray, IntArray]:
     """Return the labels sorted, and where each sorted label stood.
 
-    Labels of kinds that cannot be compared are sorted by kind, then by how they print.
+    Labels of kinds that cannot be compared are sorted by kind, then by how they print. A label that
+    is missing is an error.
     """
+    refuse_missing_classes(labels)
     plain: list[Any] = [
         label.item() if isinstance(label, np.generic) else label for label in labels
     ]

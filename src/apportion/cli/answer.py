@@ -11,7 +11,9 @@ import numpy as np
 from apportion.cli.options import OutputOptions
 from apportion.cli.talk import say
 from apportion.exceptions import OutputError, counted, name_some
+from apportion.features import Recipe
 from apportion.files.labels import write_table
+from apportion.files.values import delimiter_in, values_of
 from apportion.labelling import Answer
 
 
@@ -27,9 +29,18 @@ def kept_columns(table: Any, wanted: Collection[str | None], everything: bool) -
 
 
 def answer_table(
-    found: Answer, table: Any, kept: list[str], *, numbered: bool
+    found: Answer,
+    table: Any,
+    kept: list[str],
+    recipe: Recipe,
+    out: OutputOptions,
+    *,
+    numbered: bool,
 ) -> tuple[Any, list[str]]:
     """Return the kept columns with the answer's beside them, and what to say about it.
+
+    Columns of a text file are what they were, byte for byte. In Parquet, features are numbers and
+    times are times, and so is every other column whose cells are spelled as its values print.
 
     Parameters
     ----------
@@ -39,6 +50,10 @@ def answer_table(
         The rows.
     kept : list of str
         Columns of the rows to keep.
+    recipe : Recipe
+        Which columns are features.
+    out : OutputOptions
+        Where the answer goes.
     numbered : bool
         Whether rows without an id get their number in a column `row`.
     """
@@ -51,11 +66,27 @@ def answer_table(
         answer[f"mass_{name}"] = pa.array(found.masses[:, h], mask=unlabelled)
     answer["confidence"] = pa.array(found.confidence, mask=unlabelled)
     answer["reason"] = pa.array(found.reasons.tolist(), pa.string())
-    numbers = {"row": pa.array(np.arange(table.num_rows))} if numbered else {}
-    columns = {name: table.column(name) for name in kept if name not in answer}
+    rows = {"row": pa.array(np.arange(table.num_rows))} if numbered else {}
+    in_parquet = out.output is not None and out.output.suffix.lower() == ".parquet"
+    numbers = {feature.name for feature in recipe.features if feature.levels is None}
+    columns = {
+        name: _typed(table, name, name in numbers) if in_parquet else table.column(name)
+        for name in kept
+        if name not in answer
+    }
     lost = [name for name in kept if name in answer]
     notes = [f"not kept, as the answer has columns called so: {name_some(lost)}"] * bool(lost)
-    return pa.table({**numbers, **columns, **answer}), notes
+    return pa.table({**rows, **columns, **answer}), notes
+
+
+def _typed(table: Any, name: str, is_feature: bool) -> Any:
+    """Return a column as numbers or times; as text where that would change how it is spelled."""
+    import pyarrow as pa
+
+    cells, values = table.column(name), values_of(table, name)
+    if is_feature or delimiter_in(table) is None or pa.types.is_temporal(values.type):
+        return values
+    return values if values.cast(pa.string()).equals(cells) else cells
 
 
 def write_answer(answer: Any, out: OutputOptions) -> None:

@@ -21,7 +21,7 @@ from apportion.features import Recipe, choose_columns, learn_recipe
 from apportion.files.read import place_in, read_columns
 from apportion.labelling import Supervision
 from apportion.progress import tell
-from apportion.tables import first_called, is_missing
+from apportion.tables import first_called, is_missing, plain_name
 from apportion.views.timeline import Times
 
 _USUAL_IDS = ("id", "row_id", "window_id", "window", "unique_id", "uuid")
@@ -70,7 +70,7 @@ def read_inputs(readings: Path, options: KnownOptions) -> Inputs:
     if options.given is not None:
         require_column(table, options.given, readings.name)
     found = (
-        known_from_table(table, readings, options)
+        known_from_table(table, readings, options, place)
         if options.diary is None
         else known_from_diary(table, readings, options, place)
     )
@@ -139,7 +139,12 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
         f"{where}: {counted(table.num_rows, 'row')}, {counted(len(recipe.names), 'feature')}: "
         f"{name_some(recipe.names, 12)}"
     ]
-    categories = [feature.name for feature in recipe.features if feature.levels is not None]
+    categories = [
+        f"{feature.name} ({counted(len(feature.levels), 'text')}: "
+        f"{name_some(map(repr, feature.levels), 3)})"
+        for feature in recipe.features
+        if feature.levels is not None
+    ]
     if categories:
         notes.append(f"categories: {name_some(categories, 12)}")
     if others:
@@ -160,15 +165,16 @@ def id_column(table: Any, asked: str | None) -> str | None:
 def require_ids(table: Any, column: str, where: str, place: Callable[[int], str]) -> None:
     """Raise where a column is not there, or does not have a different id in every row."""
     require_column(table, column, where)
-    first: dict[Any, int] = {}
-    for row, one in enumerate(table.column(column).to_pylist()):
-        if not is_missing(one) and first.setdefault(one, row) == row:
+    first: dict[str, int] = {}
+    for row, cell in enumerate(table.column(column).to_pylist()):
+        name = "" if is_missing(cell) else plain_name(cell)
+        if name and first.setdefault(name, row) == row:
             continue
         raise FileError(
             f"{place(row)}, column {column!r}",
-            "no id"
-            if is_missing(one)
-            else f"the id {one!r}, which {place(first[one]).rpartition(', ')[2]} has too",
+            f"the id {name!r}, which {place(first[name]).rpartition(', ')[2]} has too"
+            if name
+            else "no id",
             "a different id in every row",
             "correct the ids, or name another column with --id",
         )

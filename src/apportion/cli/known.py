@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -20,7 +21,7 @@ from apportion.files.read import no_column
 from apportion.files.sheet import read_sheet
 from apportion.files.totals_table import TotalsTable, read_totals
 from apportion.labelling import Supervision
-from apportion.tables import factorize, plain_name
+from apportion.tables import factorize, plain_name, respelled
 from apportion.views.timeline import Times
 from apportion.views.when import times_of_diary
 
@@ -83,7 +84,9 @@ def require_column(table: Any, name: str, where: str) -> None:
         raise no_column(name, table.column_names, where)
 
 
-def known_from_table(table: Any, path: Path, options: KnownOptions) -> Known:
+def known_from_table(
+    table: Any, path: Path, options: KnownOptions, place: Callable[[int], str]
+) -> Known:
     """Return what a table of totals says about the bags of a column."""
     assert options.bags is not None
     assert options.proportions is not None
@@ -92,7 +95,7 @@ def known_from_table(table: Any, path: Path, options: KnownOptions) -> Known:
     unit: Any = options.unit
     read = read_totals(sheet, options.bags, unit)
     ids, classes = read.totals.ids, read.totals.classes
-    bags, other = _bags_of(table, options.bags, [str(bag) for bag in ids])
+    bags, other = _bags_of(table, options.bags, [str(bag) for bag in ids], place)
     if read.unit == "count":
         _refuse_wrong_counts(bags, read)
     notes = [
@@ -172,31 +175,47 @@ def given_labels(
     labels: list[Any] = []
     for code, one in enumerate(found):
         label = _lookup(one, {**written, **known})
-        if label is None and plain_name(one):
+        name = plain_name(one)
+        if label is None and name:
+            alike = respelled([name], known)
             raise FileError(
                 f"{place(int(np.argmax(codes == code)))}, column {column!r}",
                 f"the label {one!r}",
                 f"the classes {name_some(map(repr, known), 12)}, or an empty cell",
-                "correct the cell",
+                f"write it as the class {alike[name]!r}" if alike else "correct the cell",
             )
         labels.append(label)
     return np.array([*labels, None], dtype=object)[codes]
 
 
-def _bags_of(table: Any, column: str, ids: Sequence[str]) -> tuple[AnyArray, list[str]]:
+def _bags_of(
+    table: Any, column: str, ids: Sequence[str], place: Callable[[int], str]
+) -> tuple[AnyArray, list[str]]:
     """Return the rows' bags, None where the table of totals has none, and ids it does not have."""
     codes, found = factorize(table.column(column), "bag id")
     known = {bag: bag for bag in ids}
-    names = [_lookup(one, known) for one in found]
-    other = [repr(plain_name(one)) for one, name in zip(found, names, strict=True) if name is None]
+    bags = [_lookup(one, known) for one in found]
+    names = [plain_name(one) for one in found]
+    other = [name for name, bag in zip(names, bags, strict=True) if bag is None]
+    used = set(bags)
+    alike = respelled(other, [bag for bag in ids if bag not in used])
+    if alike:
+        name, bag = next(iter(alike.items()))
+        raise FileError(
+            f"{place(int(np.argmax(codes == names.index(name))))}, column {column!r}",
+            f"the bag {name!r}, which the table of totals has as {bag!r}",
+            "ids that are written alike in both, because ids are text",
+            "write both alike",
+        )
     if len(other) == len(names):
         raise SupervisionError(
             f"column {column!r}",
-            f"no id that the table of totals has; rows have {name_some(other, 3) or 'none'}",
+            "no id that the table of totals has; rows have "
+            f"{name_some(map(repr, other), 3) or 'none'}",
             f"the bags {name_some(map(repr, ids), 3)}",
             "check the column and the table",
         )
-    return np.array([*names, None], dtype=object)[codes], other
+    return np.array([*bags, None], dtype=object)[codes], [repr(name) for name in other]
 
 
 def _lookup(one: Any, known: dict[str, Any]) -> Any:
@@ -208,12 +227,10 @@ def _lookup(one: Any, known: dict[str, Any]) -> Any:
 
 
 def _refuse_wrong_counts(bags: AnyArray, read: TotalsTable) -> None:
-    names, sizes = np.unique([bag for bag in bags.tolist() if bag is not None], return_counts=True)
-    rows = dict(zip(names.tolist(), sizes.tolist(), strict=True))
-    totals = read.totals
+    rows, totals = Counter(bags.tolist()), read.totals
     for bag, lower, upper in zip(totals.ids, totals.lower, totals.upper, strict=True):
-        n_rows = rows.get(bag)
-        if n_rows is None or lower.sum() <= n_rows <= upper.sum():
+        n_rows = rows[bag]
+        if not n_rows or lower.sum() <= n_rows <= upper.sum():
             continue
         raise FileError(
             f"{read.places[str(bag)]} (bag {bag!r})",

@@ -121,7 +121,9 @@ def label_file(
         show_report(found)
     wanted = {*inputs.roles, *features.ids_and_times, ids}
     kept = kept_columns(inputs.table, wanted, out.all_columns)
-    answer, lost = answer_table(found, inputs.table, kept, numbered=ids is None)
+    answer, lost = answer_table(
+        found, inputs.table, kept, features.recipe, out, numbered=ids is None
+    )
     say(lost, out.quiet)
     notes = [*inputs.notes, *features.notes, *told]
     command = command or command_line()

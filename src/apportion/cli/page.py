@@ -118,10 +118,10 @@ def times_in(table: Any) -> tuple[Times | None, str]:
     }
     if found["start"] is None:
         return None, ""
-    cells = {role: columns[name] for role, name in found.items() if name is not None}
+    times = {role: columns.values(name) for role, name in found.items() if name is not None}
     try:
-        who = cells.get("participant")
-        return times_from(cells["start"], cells.get("end"), participants=who), ""
+        who = None if found["participant"] is None else columns[found["participant"]]
+        return times_from(times["start"], times.get("end"), participants=who), ""
     except InputError as error:
         return None, f"no days are shown, as times cannot be read: {error}"
 

@@ -32,7 +32,7 @@ from apportion.files.write import require_writable
 from apportion.labelling import Answer, joined_codes, places_among, reasons_of
 from apportion.progress import tell
 from apportion.saved import SavedModel, load_model
-from apportion.tables import plain_name
+from apportion.tables import is_missing, plain_name
 
 
 @with_exit_codes
@@ -85,7 +85,7 @@ def predict(
     ids = id_column(table, id)
     others = {*table.column_names} - {*recipe.names}
     kept = kept_columns(table, {*others, ids}, out.all_columns)
-    answer, more = answer_table(found, table, kept, numbered=ids is None)
+    answer, more = answer_table(found, table, kept, recipe, out, numbered=ids is None)
     say(more, out.quiet)
     write_answer(answer, out)
     if out.json:
@@ -133,7 +133,8 @@ def _known_again(
 ) -> tuple[Answer, list[str]]:
     name = asked or str(saved.extra.get("id_column"))
     require_column(table, name, path.name)
-    rows = saved.lookup(plain_name(one) for one in table.column(name).to_pylist())
+    cells = table.column(name).to_pylist()
+    rows = saved.lookup("" if is_missing(cell) else plain_name(cell) for cell in cells)
     new = rows < 0
     if new.all():
         raise FileError(

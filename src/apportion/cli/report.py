@@ -20,6 +20,7 @@ from apportion.cli.summary import read_summary, summary_in
 from apportion.cli.talk import say, stages, with_exit_codes
 from apportion.exceptions import FileError, SupervisionError, counted, name_some
 from apportion.files.read import place_in, read_columns
+from apportion.files.values import values_of
 from apportion.files.write import require_writable
 from apportion.graph import choose_graph
 from apportion.labelling import Answer, Judged, judge, places_among, renumbered
@@ -199,7 +200,7 @@ def _shares(saved: _Saved, column: str) -> FloatArray:
     """Return the shares in a column, NaN for an empty cell."""
     import pyarrow as pa
 
-    cells = saved.table.column(column)
+    cells = values_of(saved.table, column)
     try:
         found = cells.cast(pa.float64()).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -252,7 +253,7 @@ def _order(saved: _Saved, inputs: Inputs, ids: str | None) -> AnyArray:
         )
     order = np.arange(table.num_rows)
     if ids is None and "row" in saved and "row" not in table.column_names:
-        numbers = saved.cells("row")
+        numbers = values_of(saved.table, "row").to_pylist()
         if set(numbers) == set(order.tolist()):
             order = np.argsort(np.array(numbers, dtype=np.intp))
     ours = {"label", "confidence", "reason", *_mass_columns(inputs.known.totals.classes)}
@@ -267,6 +268,9 @@ def _require_same(column: str, saved: _Saved, order: AnyArray, inputs: Inputs) -
     import pyarrow as pa
 
     ours, theirs = inputs.table.column(column), saved.table.column(column).take(order)
+    if ours.type == theirs.type and ours.equals(theirs):
+        return
+    ours, theirs = values_of(inputs.table, column), values_of(saved.table, column).take(order)
     try:
         theirs = theirs.cast(ours.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

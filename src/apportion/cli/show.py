@@ -12,7 +12,7 @@ from apportion._typing import FloatArray
 from apportion.bag_report import BagReport
 from apportion.cli.talk import printable, talk
 from apportion.exceptions import counted
-from apportion.labelling import REASONS, Labelled, reasons_of
+from apportion.labelling import REASONS, Labelled, places_among, reasons_of
 
 _MOST_BAGS = 12
 
@@ -41,9 +41,9 @@ def _by_class(found: Labelled) -> Table:
     table = _table("rows by class, in bags", ("class", "given", "assigned", "confidence"))
     low, high = report.lower.sum(axis=0), report.upper.sum(axis=0)
     counts = report.assigned[report.decode].sum(axis=0)
-    labels = found.labels.astype(str)
+    place = places_among(found.labels, report.classes)
     for h, name in enumerate(map(str, report.classes.tolist())):
-        mine = labels == name
+        mine = place == h
         sure = f"{np.mean(found.confidence[mine]):.2f}" if mine.any() else "–"
         table.add_row(printable(name), _span(low[h], high[h]), f"{counts[h]:,}", sure)
     return table

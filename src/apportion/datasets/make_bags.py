@@ -14,8 +14,8 @@ from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
 from apportion._typing import AnyArray, FloatArray, IntArray
-from apportion.tables import factorize, is_duration, read_shares, seconds
-from apportion.totals import Totals
+from apportion.tables import as_vector, factorize, is_duration, read_shares, seconds
+from apportion.totals import Totals, sorted_classes
 
 STRATEGIES = ("random", "proportions", "feature", "cluster", "time")
 
@@ -103,7 +103,7 @@ def make_bags(
         bags = _periods(time, period, groups, n_rows)
     elif strategy == "proportions":
         counts = _sizes(n_rows, len(proportions), sizes)
-        bags = _deal(np.asarray(y), proportions, counts, classes, rng)
+        bags = _deal(y, proportions, counts, classes, rng)
     elif strategy == "random":
         in_turn = None if n_bags is None else np.arange(n_rows) % n_bags
         bags = rng.permutation(_in_a_row(n_rows, n_bags, sizes) if in_turn is None else in_turn)
@@ -236,16 +236,19 @@ def _periods(time: Any, period: Any, groups: Any, n_rows: int) -> IntArray:
 
 
 def _deal(
-    labels: AnyArray,
+    labels: Any,
     table: Any,
     sizes: IntArray,
     classes: Sequence[Hashable] | None,
     rng: np.random.RandomState,
 ) -> AnyArray:
     """Deal the rows of each class to bags with the wanted shares, in rounded counts."""
-    if labels.ndim != 1:
+    if read_shares(labels) is not None:
         raise ValueError("Proportions need one label a row. Got shares of the classes.")
-    known = np.unique(labels) if classes is None else np.asarray(classes)
+    codes, found = factorize(labels, "label")
+    if (codes < 0).any():
+        raise ValueError(f"Proportions need a label in every row. Row {np.argmin(codes)} has none.")
+    known = sorted_classes(found)[0] if classes is None else as_vector(list(classes))
     named = read_shares(table) if hasattr(table, "columns") else None
     if named is not None and set(named.classes) == set(known.tolist()):
         proportions = named.values[:, [named.classes.index(label) for label in known.tolist()]]
@@ -266,7 +269,8 @@ def _deal(
             "The proportions of a bag must be between 0 and 1 and sum to 1. "
             f"Got {proportions.tolist()}."
         )
-    members = [np.flatnonzero(labels == label) for label in known]
+    place = {label: h for h, label in enumerate(found)}
+    members = [np.flatnonzero(codes == place.get(label, -1)) for label in known.tolist()]
     counts = _rounded(proportions * sizes[:, None], sizes, np.array([len(m) for m in members]))
     if counts is None:
         needed = np.rint((proportions * sizes[:, None]).sum(axis=0)).astype(int).tolist()
@@ -274,7 +278,7 @@ def _deal(
             f"These proportions need {needed} rows of the classes {known.tolist()}; the data has "
             f"{[len(rows) for rows in members]}."
         )
-    bags = np.empty(len(labels), dtype=np.intp)
+    bags = np.empty(len(codes), dtype=np.intp)
     for rows, wanted in zip(members, counts.T, strict=True):
         bags[rng.permutation(rows)] = np.repeat(np.arange(len(sizes)), wanted)
     return bags

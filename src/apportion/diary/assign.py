@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
@@ -16,7 +16,7 @@ from apportion.diary.periods import clock_time
 from apportion.diary.recording import Recording
 from apportion.diary.table import Table
 from apportion.exceptions import DiaryError, name_some
-from apportion.tables import factorize, plain_name
+from apportion.tables import factorize, plain_name, respelled
 
 
 class Matched(NamedTuple):
@@ -57,8 +57,27 @@ def owners(entries: Entries, recording: Recording, name: str) -> IntArray:
                 "add it, or say which column it is with --participant",
             )
         return nobody
+    _refuse_respelled("participant", diarists, recording.names, name)
     place = {who: k for k, who in enumerate(recording.names)}
     return np.array([place.get(who, -1) for who in entries.participants], dtype=np.intp)
+
+
+def _refuse_respelled(
+    what: str, told: Sequence[str | None], seen: Sequence[str | None], name: str
+) -> None:
+    """Raise for a name in the diary that windows have as another spelling of the same number."""
+    ours, theirs = (
+        dict.fromkeys(one for one in names if one is not None) for names in (told, seen)
+    )
+    alike = respelled(ours.keys() - theirs.keys(), theirs.keys() - ours.keys())
+    if alike:
+        one, other = next(iter(alike.items()))
+        raise DiaryError(
+            name,
+            f"the {what} {one!r}, which the windows have as {other!r}",
+            "names that are written alike in both, because names are text",
+            "write both alike",
+        )
 
 
 def common_zone(
@@ -107,8 +126,10 @@ def by_name(
             )
         recording = replace(recording, length=1.0)
     codes, found = factorize(table[column], "period")
+    named = [plain_name(one) for one in found]
+    _refuse_respelled("period", entries.names, named, "the diary")
     number = {name: k for k, name in enumerate(dict.fromkeys(entries.names), start=1)}
-    period = np.array([*(number.get(plain_name(one), 0) for one in found), 0])[codes]
+    period = np.array([*(number.get(one, 0) for one in named), 0])[codes]
     ours = owners * len(number) + [number[name] for name in entries.names]
     asked = np.where(period > 0, recording.codes * len(number) + period, -len(ours))
     order = np.argsort(ours)
@@ -164,7 +185,7 @@ def _holding(
 def _refuse_overlaps(
     first: IntArray, last: IntArray, entries: Entries, place: Callable[[int], str]
 ) -> None:
-    people = np.array([str(who) for who in entries.participants])
+    people = factorize(["" if who is None else who for who in entries.participants], "name")[0]
     order = np.lexsort((first, people))
     same = people[order][1:] == people[order][:-1]
     overlap = np.flatnonzero(same & (first[order][1:] < last[order][:-1]))

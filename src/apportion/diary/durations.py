@@ -38,9 +38,9 @@ _WORDS = re.compile(
 _THOUSANDS = re.compile(r"\+?[1-9]\d{0,2},\d{3}")
 """A comma that may part thousands as well as decimals."""
 
-_UNIT_IN_NAME = re.compile(
-    rf"(?P<name>.+?)\s*[(\[]\s*(?:(?P<hours>{_HOURS})|(?P<minutes>{_MINUTES})"
-    rf"|(?P<seconds>{_SECONDS})|(?P<percent>%|percent)|(?P<share>share))\.?\s*[)\]]",
+_UNIT_AT_END = re.compile(
+    rf"[(\[]\s*(?:(?P<hours>{_HOURS})|(?P<minutes>{_MINUTES})"
+    rf"|(?P<seconds>{_SECONDS})|(?P<percent>%|percent)|(?P<share>share))\.?\s*[)\]]\Z",
     re.IGNORECASE,
 )
 
@@ -66,7 +66,7 @@ def read_amount(cell: Any) -> Amount | None:
     if is_missing(cell) or (isinstance(cell, str) and not cell.strip()):
         return None
     try:
-        amount = _read_text(cell.strip()) if isinstance(cell, str) else _read_value(cell)
+        amount = _read_text(" ".join(cell.split())) if isinstance(cell, str) else _read_value(cell)
     except (TypeError, ValueError, OverflowError):
         amount = None
     if amount is None or not 0 <= amount.value <= _MOST:
@@ -82,10 +82,12 @@ def unit_in_name(name: str) -> tuple[str, str | None]:
     >>> unit_in_name("watching tv (min)"), unit_in_name("sleep")
     (('watching tv', 'minutes'), ('sleep', None))
     """
-    match = _UNIT_IN_NAME.fullmatch(name.strip())
-    if not match:
-        return name.strip(), None
-    return match["name"], next(unit for unit in UNITS if match[unit])
+    text = name.strip()
+    match = _UNIT_AT_END.search(text)
+    plain = text[: match.start()].rstrip() if match else ""
+    if not match or not plain:
+        return text, None
+    return plain, next(unit for unit in UNITS if match[unit])
 
 
 def _read_value(cell: Any) -> Amount:

@@ -147,7 +147,7 @@ def _read_wide(sheet: Sheet, roles: Roles, lines: _Lines) -> _Said:
             f"{quote(f'note={column}')}; if it holds the activities' names, use --diary-column "
             f"{quote(f'activity={column}')}"
         )
-        for i, cell in enumerate(sheet.column(column)):
+        for i, cell in enumerate(sheet.amounts(column)):
             amount = _amount(cell, unit, sheet.place(i, column), mend)
             if amount is not None:
                 amounts[i, h] = amount
@@ -159,15 +159,16 @@ def _read_long(sheet: Sheet, roles: Roles, lines: _Lines, *, in_spans: bool) -> 
     names = [name_in(cell, sheet.place(i, column)) for i, cell in enumerate(sheet.column(column))]
     line_of = {name: i for i, name in reversed(list(enumerate(names)))}
     classes = tuple(dict.fromkeys(names))
+    place = {name: h for h, name in enumerate(classes)}
     _refuse_alike(classes, [sheet.places[line_of[name]] for name in classes], sheet.name)
     if "duration" not in roles.column:
         if not in_spans:
             raise _no_durations(sheet, column)
         _refuse_twice(sheet, lines)
-        filled = {(i, classes.index(name)): Amount("share", 1.0) for i, name in enumerate(names)}
+        filled = {(i, place[name]): Amount("share", 1.0) for i, name in enumerate(names)}
         return _Said("long", classes, filled, ("activity",))
     duration = roles.column["duration"]
-    cells, unit = sheet.column(duration), _unit_of_column(duration)
+    cells, unit = sheet.amounts(duration), _unit_of_column(duration)
     amounts = {}
     for k, (key, group) in enumerate(lines.items()):
         first: dict[str, int] = {}
@@ -176,7 +177,7 @@ def _read_long(sheet: Sheet, roles: Roles, lines: _Lines, *, in_spans: bool) -> 
                 raise _twice(sheet, first[names[i]], i, f"{names[i]!r} of {_title(key)}")
             amount = _amount(cells[i], unit, sheet.place(i, duration), "correct the cell")
             if amount is not None:
-                amounts[k, classes.index(names[i])] = amount
+                amounts[k, place[names[i]]] = amount
     return _Said("long", classes, amounts, ("activity", "duration"))
 
 

@@ -161,7 +161,7 @@ def _time_spans(
 ) -> Periods:
     """Return spans between times or dates; an end that is a date is the end of that day."""
     columns = [roles.column[role] for role in ("start", "end")]
-    cells = [[_or_day(c, date_format, time_format) for c in sheet.column(one)] for one in columns]
+    cells = [[_or_day(c, date_format, time_format) for c in sheet.amounts(one)] for one in columns]
     starts = read_times(cells[0], lambda i: sheet.place(i, columns[0]), time_format=time_format)
     ends = read_times(cells[1], lambda i: sheet.place(i, columns[1]), time_format=time_format)
     if starts.absolute != ends.absolute:

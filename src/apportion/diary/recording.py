@@ -232,7 +232,7 @@ def _times(
     table: Table, column: str, time_format: str | None, place: Callable[[int], str]
 ) -> Instants:
     return read_times(
-        table[column], lambda i: f"{place(i)}, column {column!r}", time_format=time_format
+        table.values(column), lambda i: f"{place(i)}, column {column!r}", time_format=time_format
     )
 
 
@@ -262,7 +262,7 @@ def _usual_step(starts: IntArray, codes: IntArray) -> float:
 
 def marks_of_nonwear(table: Table, column: str, place: Callable[[int], str]) -> BoolArray:
     """Return in which windows a column says that the sensor was not worn."""
-    codes, found = factorize(table[column], "mark of non-wear")
+    codes, found = factorize(table.values(column), "mark of non-wear")
     off = []
     for code, value in enumerate(found):
         word = str(value).strip().casefold()

@@ -9,6 +9,7 @@ import narwhals.stable.v1 as nw
 
 from apportion.exceptions import DiaryError, name_some
 from apportion.files.sheet import frame_of
+from apportion.files.values import delimiter_in, values_of
 from apportion.tables import first_called
 
 
@@ -25,6 +26,7 @@ class Table:
                 "give a table with one row for each window",
             )
         keys = windows if frame is None else frame.columns
+        self._native = None if frame is None else nw.to_native(frame)
         self._keys = {str(key): key for key in keys}
         self._column = windows.__getitem__ if frame is None else frame.get_column
         first = next(iter(keys), None)
@@ -49,6 +51,11 @@ class Table:
                 "give every column one cell for each window",
             )
         return nw.to_native(column) if isinstance(column, nw.Series) else column
+
+    def values(self, name: str) -> Any:
+        """Return a column as the numbers, truth values or times that a text file spells."""
+        in_text = delimiter_in(self._native) is not None
+        return values_of(self._native, name) if in_text else self[name]
 
     def find(self, role: str, asked: str | None, usual: Sequence[str]) -> str | None:
         """Return the column of a role: the one asked for, or the first with a usual name."""

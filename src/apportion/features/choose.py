@@ -12,6 +12,7 @@ import numpy as np
 from apportion.exceptions import FileError
 from apportion.features.cells import can_be_feature, decoded, holds_numbers, is_text
 from apportion.files.read import no_column
+from apportion.files.values import values_of
 from apportion.tables import plain_name
 
 _TIME_NAMES = re.compile(
@@ -61,20 +62,20 @@ def choose_columns(
     classes : sequence, optional
         The classes.
     """
-    columns, roles = table.column_names, roles or {}
+    columns, roles, named = table.column_names, roles or {}, set(features)
     wanted = set(_matching(features, columns, "--features") if features else columns)
     refused = set(_matching(exclude, columns, "--exclude"))
     known = {_folded(label) for label in classes}
     choice = Choice([], {}, [])
     for name in columns:
-        if name in roles and name in features:
+        if name in roles and name in named:
             raise FileError(
                 f"column {name!r}",
                 f"a feature that is {roles[name]}",
                 "features that play no other part",
                 "leave it out of --features",
             )
-        why = _no_feature(name, table.column(name), known, named=name in features)
+        why = _no_feature(name, values_of(table, name), known, named=name in named)
         if why is not None and why.startswith(("an id", "a time")):
             choice.ids_and_times.append(name)
         if name in roles:
@@ -91,11 +92,13 @@ def choose_columns(
 
 
 def _matching(patterns: Sequence[str], columns: Sequence[str], option: str) -> list[str]:
-    found = []
+    found, known = [], set(columns)
     for pattern in patterns:
-        hits = [name for name in columns if name == pattern] or [
-            name for name in columns if fnmatchcase(name, pattern)
-        ]
+        hits = (
+            [pattern]
+            if pattern in known
+            else [name for name in columns if fnmatchcase(name, pattern)]
+        )
         if not hits:
             raise no_column(pattern, columns, option)
         found += hits

@@ -20,6 +20,7 @@ from apportion.features.cells import (
     numbers_of,
 )
 from apportion.files.read import no_column
+from apportion.files.values import delimiter_in, texts_of, values_of
 
 Missing = Literal["median", "drop", "error"]
 
@@ -127,8 +128,9 @@ class Recipe:
         place : callable
             Says where a row stands, for messages.
         """
+        known = set(table.column_names)
         for name in self.names:
-            if name not in table.column_names:
+            if name not in known:
                 near = no_column(name, table.column_names, "the rows").mend
                 raise FileError(
                     "the rows",
@@ -136,20 +138,20 @@ class Recipe:
                     f"all of its features: {name_some(map(repr, self.names), 12)}",
                     near if near.endswith("?") else "add the column, or rename the one it is",
                 )
-        n = table.num_rows
-        kind = np.float32 if n * self.width > _SINGLE_FROM else np.float64
-        rows = np.empty((n, self.width), dtype=kind)
+        n, width = table.num_rows, self.width
+        kind = np.float32 if n * width > _SINGLE_FROM else np.float64
+        rows = np.empty((n, width), dtype=kind)
         lacking, unseen, n_filled, first = np.zeros(n, bool), np.zeros(n, bool), 0, 0
         for feature in self.features:
-            cells = table.column(feature.name)
             last = first + feature.width
             if feature.levels is None:
-                values = numbers_of(cells, feature.name, place)
+                cells = values_of(table, feature.name)
+                values = numbers_of(cells, feature.name, place, delimiter=delimiter_in(table))
                 absent = np.isnan(values)
                 values = np.where(absent, feature.middle, values)
                 rows[:, first] = (values - feature.mean) / feature.scale
             else:
-                codes = codes_of(cells, feature.levels)
+                codes = codes_of(texts_of(table, feature.name), feature.levels)
                 absent = codes == MISSING
                 rows[:, first:last] = (codes[:, None] == np.arange(feature.width)) / np.sqrt(2.0)
                 unseen |= codes == UNSEEN
@@ -215,18 +217,18 @@ def learn_recipe(
     features: list[Feature] = []
     left_out: dict[str, str] = {}
     for name in names:
-        cells = table.column(name)
+        cells = values_of(table, name)
         if name in categorical or not holds_numbers(cells):
-            levels = levels_of(cells)
+            levels = levels_of(texts_of(table, name))
             if len(levels) < 2:
                 left_out[name] = "the same in every row" if levels else "empty"
             elif len(levels) > _MOST_LEVELS and name not in categorical:
-                left_out[name] = f"{len(levels):,} different texts"
+                left_out[name] = f"{len(levels):,} different texts such as {levels[0]!r}"
             else:
                 features.append(Feature(name, levels=levels))
             continue
         or_else = f"; if the column holds categories, pass --categorical {name}"
-        values = numbers_of(cells, name, place, or_else)
+        values = numbers_of(cells, name, place, or_else, delimiter_in(table))
         known = values[~np.isnan(values)]
         mean, spread = (float(known.mean()), float(known.std())) if known.size else (0.0, 0.0)
         if spread <= 1e-12 * np.abs(known).max(initial=0.0):

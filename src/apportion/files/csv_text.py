@@ -1,10 +1,10 @@
-"""Columns of CSV text, as Arrow tables, with the line of every row for messages."""
+"""Columns of CSV text, as Arrow tables of text, with the line of every row for messages."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,16 +14,14 @@ from apportion.files.text import (
     delimiter_of,
     empty_file,
     encoding_of,
-    has_decimal_comma,
     refuse_bad_names,
     wrong_length,
 )
+from apportion.files.values import mark_as_text
 
 _START = 2**16
 _BLOCK = 2**20
 _LARGEST_BLOCK = 2**31 - 1
-_MISSING = ["", "?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None"]
-_WITH_COMMA = r"^(\s*[+-]?\d+),(\d+(?:[eE][+-]?\d+)?\s*)$"
 
 
 class CsvText:
@@ -37,11 +35,20 @@ class CsvText:
         Its encoding, see `encoding_of`.
     rows : str, optional
         A header and rows that are separated by commas, where these are not the whole file.
+    missing : sequence of str
+        How a missing cell is spelled.
     """
 
-    def __init__(self, path: Path, encoding: str | None = None, rows: str | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        encoding: str | None = None,
+        rows: str | None = None,
+        missing: Sequence[str] = ("",),
+    ) -> None:
         self.path = path
         self._rows = rows
+        self._missing = list(missing)
         self._encoding = encoding_of(path, encoding) if rows is None else "utf-8"
         with self._text() as text:
             start = text.read(_START)
@@ -50,19 +57,13 @@ class CsvText:
         self._delimiter = delimiter_of(start) if rows is None else ","
         self._block = _BLOCK
         self._long_cells = False  # whether a cell may hold several lines; slower, so tried second
-        self._point = "," if has_decimal_comma(start, self._delimiter) else "."
 
     def columns(self) -> Any:
-        """Return the columns as a `pyarrow.Table`."""
+        """Return the columns as a `pyarrow.Table` of text; see `values_of` for numbers."""
         table = self._parsed()
-        codes = self._codes(table)
-        if codes:
-            table = self._parsed(codes)
-        if self._point == ",":
-            table = _with_points(table)
         table = _without_empty_end(table.rename_columns([n.strip() for n in table.column_names]))
         refuse_bad_names(table.column_names, self.path.name)
-        return table
+        return mark_as_text(table, self._delimiter)
 
     def place(self, row: int) -> str:
         """Return where a row stands, in words."""
@@ -77,24 +78,22 @@ class CsvText:
         known = line is not None and self._rows is None
         return f"{self.path.name}, {f'line {line}' if known else f'row {row}'}"
 
-    def _parsed(self, as_text: Iterable[str] = ()) -> Any:
-        """Return the columns; types are guessed from all cells, but for those that are text."""
+    def _parsed(self) -> Any:
+        """Return the columns, all of them as text."""
         import pyarrow as pa
         from pyarrow import csv as arrow
 
         while True:
             try:
-                return arrow.read_csv(
-                    self._source(),
-                    read_options=self._blocks(),
-                    parse_options=self._form(),
-                    convert_options=arrow.ConvertOptions(
-                        strings_can_be_null=True,
-                        null_values=_MISSING,
-                        decimal_point=self._point,
-                        column_types=dict.fromkeys(as_text, pa.string()),
-                    ),
+                form = {"read_options": self._blocks(), "parse_options": self._form()}
+                with arrow.open_csv(self._source(), **form) as header:
+                    names = header.schema.names
+                as_text = arrow.ConvertOptions(
+                    strings_can_be_null=True,
+                    null_values=self._missing,
+                    column_types=dict.fromkeys(names, pa.string()),
                 )
+                return arrow.read_csv(self._source(), **form, convert_options=as_text)
             except pa.ArrowInvalid as error:
                 if "straddl" in str(error) and self._block < _LARGEST_BLOCK:
                     self._block = min(16 * self._block, _LARGEST_BLOCK)
@@ -102,32 +101,6 @@ class CsvText:
                     self._long_cells = True
                 else:
                     raise self._no_csv(error) from None
-
-    def _codes(self, table: Any) -> set[str]:
-        """Return the columns that hold codes such as 007: numbers would lose their zeros."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        from pyarrow import csv as arrow
-
-        kinds = zip(table.column_names, table.schema.types, strict=True)
-        whole = [name for name, kind in kinds if pa.types.is_integer(kind)]
-        if not whole or len(set(table.column_names)) < table.num_columns:
-            return set()
-        batches = arrow.open_csv(
-            self._source(),
-            read_options=self._blocks(),
-            parse_options=self._form(),
-            convert_options=arrow.ConvertOptions(
-                include_columns=whole, column_types=dict.fromkeys(whole, pa.string())
-            ),
-        )
-        found: set[str] = set()
-        for batch in batches:
-            for name, cells in zip(whole, batch.columns, strict=True):
-                longer = pc.greater(pc.binary_length(cells), 1)
-                if pc.any(pc.and_(pc.starts_with(cells, "0"), longer)).as_py():
-                    found.add(name)
-        return found
 
     def _blocks(self) -> Any:
         import pyarrow as pa
@@ -197,22 +170,6 @@ def first_sentence(error: Exception) -> str:
     """Return the first line of what an error says, in 200 characters at most."""
     text = str(error).strip().splitlines()
     return text[0].rstrip(".")[:200] if text else type(error).__name__
-
-
-def _with_points(table: Any) -> Any:
-    """Return the table with points instead of commas in text that is mostly decimal numbers."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for place, name in enumerate(table.column_names):
-        cells = table.column(place)
-        if not pa.types.is_string(cells.type):
-            continue
-        n_numbers = pc.sum(pc.match_substring_regex(cells, _WITH_COMMA)).as_py() or 0
-        if 2 * n_numbers > len(cells) - cells.null_count:
-            cells = pc.replace_substring_regex(cells, _WITH_COMMA, r"\1.\2")
-            table = table.set_column(place, name, cells)
-    return table
 
 
 def _without_empty_end(table: Any) -> Any:

@@ -30,6 +30,9 @@ def read_columns(
 ) -> Any:
     """Return a file's columns as a `pyarrow.Table`.
 
+    Columns of CSV and ARFF files are text, byte for byte, and an empty cell is missing; in ARFF so
+    is `?`. `values_of` reads such a column as numbers or times.
+
     Parameters
     ----------
     path : str or path
@@ -129,17 +132,19 @@ def _with_plain_text(table: Any) -> Any:
     """Return the table with its text in the one form that all of pyarrow knows."""
     import pyarrow as pa
 
-    for place, kind in enumerate(table.schema.types):
-        if str(kind) == "string_view":
-            cells = table.column(place).cast(pa.large_string())
-            table = table.set_column(place, table.column_names[place], cells)
-    return table
+    plain = [
+        pa.field(field.name, pa.large_string()) if str(field.type) == "string_view" else field
+        for field in table.schema
+    ]
+    if plain == list(table.schema):
+        return table
+    return table.cast(pa.schema(plain, table.schema.metadata))
 
 
 def _read_arff(file: Path, encoding: str | None) -> Any:
-    """Return the columns of an ARFF file; types are guessed from the cells, as in a CSV file."""
-    text = text_of(file, encoding)
-    lines = [line for line in text.splitlines() if line.strip() and line.strip()[0] != "%"]
+    """Return the columns of an ARFF file, as text; `?` is missing, as the format has it."""
+    text = text_of(file, encoding).replace("\r\n", "\n")
+    lines = [line for line in text.split("\n") if line.strip() and line.strip()[0] != "%"]
     attributes = [_ATTRIBUTE.match(line) for line in lines]
     names = [found["quoted"] or found["plain"] for found in attributes if found]
     data = next((i for i, line in enumerate(lines) if line.strip().lower() == "@data"), None)
@@ -160,4 +165,5 @@ def _read_arff(file: Path, encoding: str | None) -> Any:
         )
     header = io.StringIO()
     csv.writer(header, lineterminator="\n").writerow(names)
-    return CsvText(file, rows=header.getvalue() + "\n".join(rows)).columns()
+    text = header.getvalue() + "\n".join(rows)
+    return CsvText(file, rows=text, missing=("", "?")).columns()

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +41,31 @@ class Sheet:
         The cells; text from a CSV file, else what the table held.
     places : tuple of str
         Where each row stands, such as "line 3".
+    delimiter : str
+        What separates the cells of a CSV file.
     """
 
     name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     places: tuple[str, ...]
+    delimiter: str = ","
+
+    @cached_property
+    def _position(self) -> dict[str, int]:
+        return {name: j for j, name in enumerate(self.columns)}
 
     def column(self, name: str) -> list[Any]:
         """Return the cells of a column."""
-        j = self.columns.index(name)
+        j = self._position[name]
         return [row[j] for row in self.rows]
+
+    def amounts(self, name: str) -> list[Any]:
+        """Return the cells of a column of numbers or durations, with points for decimal commas."""
+        return [
+            decimal_text(cell, self.delimiter) if isinstance(cell, str) else cell
+            for cell in self.column(name)
+        ]
 
     def place(self, row: int, column: str | None = None) -> str:
         """Return where a cell, or a row, stands, in words."""
@@ -129,7 +144,7 @@ def read_sheet(path: str | Path, *, encoding: str | None = None) -> Sheet:
             if len(cells) < len(names) or any(cell.strip() for cell in cells[len(names) :]):
                 where = f"{file.name}, line {reader.line_num}"
                 raise wrong_length(where, len(cells), len(names), delimiter)
-            rows.append([decimal_text(cell, delimiter) for cell in cells[: len(names)]])
+            rows.append(cells[: len(names)])
             places.append(f"line {reader.line_num}")
     except csv.Error as error:
         raise FileError(
@@ -140,7 +155,7 @@ def read_sheet(path: str | Path, *, encoding: str | None = None) -> Sheet:
         ) from None
     if names is None or not rows:
         raise _empty(file.name, names)
-    return Sheet(file.name, tuple(names), tuple(map(tuple, rows)), tuple(places))
+    return Sheet(file.name, tuple(names), tuple(map(tuple, rows)), tuple(places), delimiter)
 
 
 def _columns_of(table: Any, name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ PARQUET_ENDINGS = (".parquet", ".pq")
 
 _SEPARATORS = ",;\t|"
 _CHUNK = 2**22
-_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*%?\s*")
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*(?:%\s*)?")
 _NO_TEXT = {
     b"PAR1": ("a Parquet file", "call it .parquet"),
     b"PK\3\4": ("a zip file, as spreadsheets are", "save the table as CSV"),
@@ -139,14 +139,6 @@ def delimiter_of(text: str) -> str:
     return best if counts[best] else ","
 
 
-def has_decimal_comma(text: str, delimiter: str) -> bool:
-    """Return whether cells of the first lines are numbers written with a comma."""
-    if delimiter == ",":
-        return False
-    lines = text.splitlines()[1:]
-    return any(_DECIMAL_COMMA.fullmatch(cell) for line in lines for cell in line.split(delimiter))
-
-
 def decimal_text(cell: str, delimiter: str) -> str:
     """Return a cell with its decimal comma made a point, where commas separate no cells."""
     if delimiter != "," and _DECIMAL_COMMA.fullmatch(cell):
@@ -156,18 +148,18 @@ def decimal_text(cell: str, delimiter: str) -> str:
 
 def refuse_bad_names(names: Sequence[str], where: str) -> None:
     """Raise for columns without a name or with the same name."""
+    first: dict[str, int] = {}
     for place, name in enumerate(names, start=1):
         if not name:
             raise FileError(
                 f"{where}, column {place}",
                 "no name in the header",
                 "a name for every column",
-                "write a header line with one name a column",
+                "write a header line with one name per column",
             )
-        if name in names[place:]:
-            second = place + list(names[place:]).index(name) + 1
+        if first.setdefault(name, place) != place:
             raise FileError(
-                f"{where}, columns {place} and {second}",
+                f"{where}, columns {first[name]} and {place}",
                 f"the same name, {name!r}",
                 "different names",
                 "rename one of them",

@@ -96,7 +96,7 @@ def _wide(sheet: Sheet, ids: str) -> tuple[Cells, dict[str, str]]:
         )
     found: Cells = {}
     seen: dict[str, int] = {}
-    columns = {name: sheet.column(name) for name in classes}
+    columns = {name: sheet.amounts(name) for name in classes}
     for i, cell in enumerate(sheet.column(ids)):
         bag = _name(cell, sheet, i, ids)
         if bag in seen:
@@ -119,7 +119,7 @@ def _long(sheet: Sheet, ids: str, label: str, amount: str) -> tuple[Cells, dict[
             "at least two classes",
             "add lines for every class",
         )
-    amounts = sheet.column(amount)
+    amounts = sheet.amounts(amount)
     for i, cell in enumerate(sheet.column(ids)):
         bag, one = _name(cell, sheet, i, ids), labels[i]
         if (bag, one) in seen:
@@ -179,7 +179,7 @@ def _has_percent_signs(sheet: Sheet, columns: Sequence[str]) -> bool:
     """Return whether numbers have the percent sign; either all of them or none, zeros aside."""
     signed, bare = False, None
     for column in columns:
-        for i, cell in enumerate(sheet.column(column)):
+        for i, cell in enumerate(sheet.amounts(column)):
             if isinstance(cell, str) and cell.strip().endswith("%"):
                 signed = True
             elif bare is None and _number(cell, "") > 0:
