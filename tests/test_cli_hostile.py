@@ -504,8 +504,8 @@ def test_a_file_that_appears_meanwhile_is_kept(monkeypatch):
     ],
 )
 def test_an_end_in_the_middle_of_writing(monkeypatch, output, error, code, says):
-    def half(table, path, *_, **__):
-        Path(path).write_text("half")
+    def half(table, file, *_, **__):
+        file.write(b"half")
         raise error
 
     monkeypatch.setattr("pyarrow.csv.write_csv", half)
@@ -516,8 +516,8 @@ def test_an_end_in_the_middle_of_writing(monkeypatch, output, error, code, says)
 
 
 def test_a_model_that_cannot_be_saved_leaves_no_labels(monkeypatch):
-    def full(path, *_, **__):
-        Path(path).write_text("half")
+    def full(file, *_, **__):
+        file.write(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(label_module, "save_model", full)
@@ -713,8 +713,8 @@ SLOW_WRITING = """
 import sys, time
 from pyarrow import csv
 
-def slow(table, path):
-    path.write_text("half")
+def slow(table, file):
+    file.write(b"half")
     print("slow now", file=sys.stderr, flush=True)
     time.sleep(60)
 

@@ -1289,7 +1289,8 @@ def test_files_are_written_again_where_a_worker_was_lost(at_once, known, tmp_pat
     files = model.to_parquet(tmp_path / "labels")
     left = files[0].read_bytes()
     found = model._found
-    told = found.layout.parts[0], found.point, found.rounds, str(files[0]), None, [0, 1, 2], ()
+    file = str(files[0])
+    told = found.layout.parts[0], found.point, found.rounds, file, file, None, [0, 1, 2], ()
     at_once.submit(write_part, *told)
     assert files[0].read_bytes() == left
 
@@ -1331,8 +1332,8 @@ def test_labels_of_arrays_are_written_too(at_once, known, tmp_path):
 def test_nothing_is_left_half_written(monkeypatch, at_once, known, tmp_path):
     model = fitted(known, at_once, 2)
 
-    def fails(table, path):
-        path.write_text("half")
+    def fails(table, file):
+        file.write(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pq, "write_table", fails)

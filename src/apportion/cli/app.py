@@ -15,7 +15,7 @@ from apportion.cli.label import label
 from apportion.cli.predict import predict
 from apportion.cli.report import report
 from apportion.cli.reproduce import reproduce
-from apportion.cli.talk import with_exit_codes
+from apportion.cli.talk import print_out, with_exit_codes
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -38,7 +38,7 @@ def _several_commands() -> None:
 @with_exit_codes
 def version() -> None:
     """Print the version."""
-    print(apportion.__version__)
+    print_out(apportion.__version__)
 
 
 def _help(command: Callable[..., None]) -> str:

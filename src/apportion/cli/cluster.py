@@ -76,7 +76,9 @@ def cluster(
     refine: Annotated[
         bool, typer.Option("--refine/--no-refine", help="Let neighbours agree more.")
     ] = True,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace labels that are there, all of them.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")] = False,
 ) -> None:
     """Label the rows of a FOLDER of Parquet files on a Dask cluster.
