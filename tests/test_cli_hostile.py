@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import chdir
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -523,6 +523,81 @@ def test_a_model_that_cannot_be_saved_leaves_no_labels(monkeypatch):
     monkeypatch.setattr(label_module, "save_model", full)
     words = ["--output", "labels.csv", "--model", "model.zip"]
     refused("label", "rows.csv", *KNOWN, *words, code=3, says="model.zip cannot be written")
+
+
+EVERY_OUTPUT = ["--output", "labels.csv", "--model", "model.zip", "--report", "report.html"]
+
+
+@contextmanager
+def small_disk(size):
+    """Let no file become larger than that."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_disk_that_is_full_at_the_last_file_leaves_all_as_it_was(force):
+    """The report alone is larger than the limit: labels and model can be written."""
+    if force:
+        for name in EVERY_OUTPUT[1::2]:
+            write(name, "mine")
+    words = ["label", "rows.csv", *KNOWN, *EVERY_OUTPUT, *["--force"] * force]
+    says = "report.html cannot be written: file too large. Nothing was changed."
+    with small_disk(100_000):
+        refused(*words, code=3, says=says)
+
+
+def test_a_demo_that_cannot_be_finished_leaves_nothing():
+    before = files_of(".")
+    with small_disk(100_000):
+        result = run("demo", "new/demo", "--days", 1, "--participants", 1, "--minutes", 30)
+    assert result.exit_code == 3
+    assert "report.html cannot be written: file too large. Nothing was changed" in result.stderr
+    assert files_of(".") == before
+    assert not Path("new").exists()
+
+
+def test_what_is_written_is_said_when_it_is_there(monkeypatch):
+    def refuses(source, target):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "replace", refuses)
+    result = run("label", "rows.csv", *KNOWN, *EVERY_OUTPUT)
+    assert result.exit_code == 3
+    assert "written: " not in result.stderr.replace("cannot be written", "")
+    assert sorted(path.name for path in Path().iterdir()) == ["rows.csv", "totals.csv"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other names")
+@pytest.mark.parametrize("name", [b"caf\xe9", "字".encode() * 83], ids=["no UTF-8", "long"])
+def test_outputs_of_any_name(name):
+    outputs = [os.fsdecode(name + ending) for ending in (b".csv", b".zip", b".htm")]
+    words = ["--output", outputs[0], "--model", outputs[1], "--report", outputs[2]]
+    done("label", "rows.csv", *KNOWN, *words)
+    assert {*outputs} <= {path.name for path in Path().iterdir()}
+    if len(name) < 200:
+        done("label", "rows.csv", *KNOWN, "--output", os.fsdecode(name + b".parquet"))
+
+
+def test_a_circle_of_links_is_replaced_by_force_only():
+    Path("labels.csv").symlink_to("labels.csv")
+    words = ["label", "rows.csv", *KNOWN, "--output", "labels.csv"]
+    refused(*words, code=3, says="labels.csv is there already")
+    done(*words, "--force")
+    assert Path("labels.csv").read_text().startswith('"id","day","label"')
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_a_model_that_only_its_owner_may_read_stays_so():
+    write("model.zip", "mine")
+    Path("model.zip").chmod(0o600)
+    done("label", "rows.csv", *KNOWN, "--model", "model.zip", "--force")
+    assert Path("model.zip").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_fault_shows_its_place_only_when_asked(monkeypatch):

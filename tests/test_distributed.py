@@ -1342,6 +1342,46 @@ def test_nothing_is_left_half_written(monkeypatch, at_once, known, tmp_path):
     assert files_of(tmp_path) == {}
 
 
+def test_parts_are_replaced_all_or_none(monkeypatch, at_once, known, tmp_path):
+    """One part of two cannot be written: the folder, and the checkpoint, are as they were."""
+    folder, path = tmp_path / "labels", tmp_path / "run.npz"
+    hook(monkeypatch, lambda path: None)
+    model = fitted(known, at_once, 2, checkpoint=path)
+    folder.mkdir()
+    for name in ("part-00000.parquet", "part-00001.parquet"):
+        (folder / name).write_text("mine")
+    before = files_of(tmp_path)
+    write_table, written = pq.write_table, []
+
+    def full_at_the_second(table, file):
+        written.append(file)
+        if len(written) == 2:
+            raise OSError(28, "No space left on device")
+        write_table(table, file)
+
+    monkeypatch.setattr(pq, "write_table", full_at_the_second)
+    says = r"labels/part-00001.parquet cannot be written: no space .* Nothing was changed"
+    with pytest.raises(OutputError, match=says):
+        model.to_parquet(folder, force=True)
+    assert files_of(tmp_path) == before
+    assert path in before
+    model.to_parquet(folder, force=True)
+    assert not path.exists()
+
+
+def test_no_part_of_an_earlier_run_stays_among_the_new_ones(at_once, known, tmp_path):
+    folder = tmp_path / "labels"
+    fitted(known, at_once, 4).to_parquet(folder)
+    write(folder / "notes.txt", "mine")
+    pq.write_table(pa.table({"day": ["mon"], "tv": [1.0]}), folder / "totals.parquet")
+    (folder / "part-00000.parquet").chmod(0o600)
+    files = fitted(known, at_once, 2).to_parquet(folder, force=True)
+    others = [folder / "notes.txt", folder / "totals.parquet"]
+    assert sorted(folder.iterdir()) == sorted([*files, *others])
+    if os.name != "nt":
+        assert files[0].stat().st_mode & 0o777 == 0o600
+
+
 # --- A cluster of our own, and the command.
 
 
