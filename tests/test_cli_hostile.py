@@ -10,6 +10,7 @@ import sys
 from contextlib import chdir, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import apportion
+from apportion import _signals
+from apportion.cli import app
 from apportion.saved import load_model, save_model
 from command_line import (
     KNOWN,
@@ -334,6 +338,59 @@ def test_one_row():
     write("rows.csv", "id,day,x\n1,mon,2\n")
     write("totals.csv", "day,sleep,tv\nmon,1,0\n")
     refused("label", "rows.csv", *KNOWN, says="x (the same in every row)")
+
+
+# Files that may not be read
+
+
+@contextmanager
+def as_somebody_else():
+    """Let files be read as by a user who owns none of them; root may read all."""
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(os.getuid())
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="Windows has no such modes")
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_files_that_may_not_be_read(monkeypatch, ending):
+    done("label", "rows.csv", *KNOWN, "-q")  # all that is imported late
+    name = f"secret{ending}"
+    if ending == ".parquet":
+        pq.write_table(pa.table(day_rows()), name)
+    else:
+        write(name, Path("rows.csv").read_text())
+    Path(name).chmod(0)
+    Path().chmod(0o755)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    monkeypatch.setattr("command_line.files_of", lambda folder: None)
+    with as_somebody_else():
+        refused("label", name, *KNOWN, code=1, says=["secret", "ermission denied"])
+        refused("label", "rows.csv", *KNOWN[:3], name, code=1, says=["secret", "ermission denied"])
+        refused("diagnose", name, *KNOWN, code=1, says=["secret", "ermission denied"])
+        refused("predict", name, "rows.csv", code=1, says=["secret", "ermission denied"])
+
+
+def test_click_does_not_judge_files():
+    """It would call one that may not be read a wrong command line."""
+    files = [
+        (command.callback.__name__, name)
+        for command in app.registered_commands
+        for name, hint in get_type_hints(command.callback, include_extras=True).items()
+        for kind in get_args(hint)[:1]
+        if Path in (kind, *get_args(kind)) and get_args(hint)[1].readable
+    ]
+    assert files == []
+
+
+def test_an_output_that_may_not_be_read_is_replaced(monkeypatch):
+    write("labels.csv", "mine")
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    done("label", "rows.csv", *KNOWN, "-o", "labels.csv", "--force")
+    assert Path("labels.csv").read_text().startswith('"id","day","label"')
 
 
 # Totals
@@ -797,17 +854,72 @@ csv.write_csv = slow
 """
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stop_in_the_middle_of_writing_leaves_nothing(sent, code):
+SIGNALS = [one for one in signal.Signals if one.name in ("SIGINT", "SIGTERM", "SIGHUP")]
+
+
+@pytest.mark.parametrize("sent", SIGNALS)
+def test_a_stop_in_the_middle_of_writing_leaves_nothing(sent):
     before = files_of(".")
     words = ["--output", "labels.csv", "--model", "model.zip", "-q"]
     running = process("label", "rows.csv", *KNOWN, *words, code=SLOW_WRITING)
     assert running.stderr.readline() == "slow now\n"
     assert len(files_of(".")) == len(before) + 2
     running.send_signal(sent)
-    out, _ = running.communicate(timeout=30)
-    assert (running.returncode, out) == (code, "")
+    out, said = running.communicate(timeout=30)
+    assert (running.returncode, out) == (128 + sent, "")
+    why = "interrupted" if sent == signal.SIGINT else "told to stop"
+    assert said == f"apportion: {why}; no file is left half written.\n"
     assert files_of(".") == before
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+def test_nohup_is_obeyed():
+    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + SLOW_WRITING
+    words = ["--output", "labels.csv", "-q"]
+    running = process("label", "rows.csv", *KNOWN, *words, code=code)
+    assert running.stderr.readline() == "slow now\n"
+    running.send_signal(signal.SIGHUP)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=30)
+    assert running.returncode == 130
+
+
+@pytest.mark.parametrize("module", ["numpy", "typer"])
+def test_ctrl_c_during_the_imports(tmp_path, module):
+    """The first is imported by the library, the second by the command line alone."""
+    slow = 'import sys, time\nprint("slow now", file=sys.stderr, flush=True)\ntime.sleep(60)\n'
+    write(f"{module}.py", slow)
+    paths = [str(tmp_path), str(Path(apportion.__file__).parents[1])]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "apportion", "version"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert running.stderr.readline() == "slow now\n"
+    running.send_signal(signal.SIGINT)
+    out, said = running.communicate(timeout=30)
+    assert (running.returncode, out) == (130, "")
+    assert said == "apportion: interrupted; no file is left half written.\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "orig_argv", "is_command"),
+    [
+        (["-m", "label"], ["python", "-X", "dev", "-m", "apportion", "label"], True),
+        (["/bin/apportion", "label"], ["python", "/bin/apportion", "label"], True),
+        (["mine.py", "apportion"], ["python", "mine.py", "apportion"], False),
+        (["-c", "apportion"], ["python", "-c", "import apportion", "apportion"], False),
+        (["/bin/apportion"], ["python", "-c", "from multiprocessing…", "--fork"], False),
+        ([""], ["python"], False),
+    ],
+)
+def test_only_the_command_handles_signals(monkeypatch, argv, orig_argv, is_command):
+    """A program that imports the library is left alone, and so are the command's own workers."""
+    monkeypatch.setattr(sys, "argv", argv)
+    monkeypatch.setattr(sys, "orig_argv", orig_argv)
+    assert _signals._is_command() == is_command
 
 
 SMALL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"
@@ -826,22 +938,25 @@ def test_a_full_disk_leaves_nothing(output):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_stdout():
+    before = files_of(".")
     with open("/dev/full", "w") as full:
-        running = process("label", "rows.csv", *KNOWN, "-q", out=full)
+        running = process("label", "rows.csv", *KNOWN, "--model", "model.zip", "-q", out=full)
         _, said = running.communicate(timeout=60)
     assert running.returncode == 3
     assert said == "apportion: stdout cannot be written: no space left on device.\n"
+    assert files_of(".") == before
 
 
 def test_a_reader_that_has_had_enough():
     lines = Path("rows.csv").read_text().splitlines(keepends=True)
     write("rows.csv", lines[0] + "".join(lines[1:]) * 300)
     write("totals.csv", "day,sleep,tv\nmon,0.6,0.4\ntue,0.4,0.6\nwed,0.5,0.5\n")
-    running = process("label", "rows.csv", *KNOWN, "-q")
+    running = process("label", "rows.csv", *KNOWN, "--model", "model.zip", "-q")
     assert running.stdout.readline().startswith('"id","day","label"')
     running.stdout.close()
     said = running.stderr.read()
     assert (running.wait(timeout=60), said) == (0, "")
+    assert load_model("model.zip").contents == "5,400 training rows"
 
 
 def test_a_narrow_terminal_without_colour():

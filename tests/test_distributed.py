@@ -1467,6 +1467,34 @@ def test_a_command_says_one_paragraph_of_a_broken_file(small_folder):
     assert not (small_folder / "labels").exists()
 
 
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="Windows has no groups of processes")
+def test_ctrl_c_ends_workers_without_a_word(small_folder):
+    """A terminal sends the signal to the workers too, which would print tracebacks."""
+    code = """
+import sys, time
+from apportion.distributed import LPLLP
+
+def slow(*_, **__):
+    print("slow now", file=sys.stderr, flush=True)
+    time.sleep(60)
+
+LPLLP.fit = slow
+from apportion.__main__ import main
+if __name__ == "__main__":
+    main()
+"""
+    words = [sys.executable, write("slow.py", code), *COMMAND, "--workers", "1", "-o", "out", "-q"]
+    running = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert running.stderr.readline() == "slow now\n"
+    os.killpg(running.pid, signal.SIGINT)
+    out, said = running.communicate(timeout=60)
+    assert (running.returncode, out) == (130, "")
+    assert said == "apportion: interrupted; no file is left half written.\n"
+    assert not Path("out").exists()
+
+
 def test_commands_that_cannot_work_are_refused(monkeypatch, small_folder):
     out = ("--output", "labels")
     refused(*COMMAND, *out, "--alpha", 1, code=2, says="--alpha must be above 0 and below 1")

@@ -22,9 +22,9 @@ from apportion.labelling import Labelled
 
 @with_exit_codes
 def demo(
-    folder: Annotated[Path, typer.Argument(help="Where the demo's files are written.")] = Path(
-        "apportion-demo"
-    ),
+    folder: Annotated[
+        Path, typer.Argument(help="Where the demo's files are written.", readable=False)
+    ] = Path("apportion-demo"),
     days: Annotated[int, typer.Option(min=1, help="Days to make up.")] = 7,
     participants: Annotated[int, typer.Option(min=1, help="People to make up.")] = 3,
     minutes: Annotated[int, typer.Option(min=1, help="Minutes a window lasts.")] = 5,

@@ -22,7 +22,10 @@ def diagnose(
     readings: Annotated[
         Path,
         typer.Argument(
-            help="The rows: a CSV, Parquet or ARFF file.", metavar="READINGS", show_default=False
+            help="The rows: a CSV, Parquet or ARFF file.",
+            metavar="READINGS",
+            show_default=False,
+            readable=False,
         ),
     ],
     known: KnownOptions,

@@ -49,7 +49,10 @@ def label(
     readings: Annotated[
         Path,
         typer.Argument(
-            help="The rows: a CSV, Parquet or ARFF file.", metavar="READINGS", show_default=False
+            help="The rows: a CSV, Parquet or ARFF file.",
+            metavar="READINGS",
+            show_default=False,
+            readable=False,
         ),
     ],
     known: KnownOptions,
@@ -63,6 +66,7 @@ def label(
             "rows; it needs one graph of all participants (--graphs one).",
             metavar="FILE",
             rich_help_panel="Output",
+            readable=False,
         ),
     ] = None,
     labels_only: Annotated[
@@ -81,6 +85,7 @@ def label(
             "with the neighbours that made their labels.",
             metavar="FILE",
             rich_help_panel="Output",
+            readable=False,
         ),
     ] = None,
 ) -> None:

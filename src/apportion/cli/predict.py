@@ -41,13 +41,19 @@ def predict(
     model: Annotated[
         Path,
         typer.Argument(
-            help="A model saved by 'apportion label --model'.", metavar="MODEL", show_default=False
+            help="A model saved by 'apportion label --model'.",
+            metavar="MODEL",
+            show_default=False,
+            readable=False,
         ),
     ],
     readings: Annotated[
         Path,
         typer.Argument(
-            help="New rows: a CSV, Parquet or ARFF file.", metavar="READINGS", show_default=False
+            help="New rows: a CSV, Parquet or ARFF file.",
+            metavar="READINGS",
+            show_default=False,
+            readable=False,
         ),
     ],
     out: OutputOptions,

@@ -41,6 +41,7 @@ def report(
             help="The rows that were labelled: a CSV, Parquet or ARFF file.",
             metavar="READINGS",
             show_default=False,
+            readable=False,
         ),
     ],
     labels: Annotated[
@@ -51,6 +52,7 @@ def report(
             metavar="FILE",
             show_default=False,
             rich_help_panel="Bags",
+            readable=False,
         ),
     ],
     output: Annotated[
@@ -62,6 +64,7 @@ def report(
             metavar="FILE",
             show_default=False,
             rich_help_panel="Output",
+            readable=False,
         ),
     ],
     known: KnownOptions,
@@ -73,6 +76,7 @@ def report(
             "Labels in Parquet have it inside.",
             metavar="FILE",
             rich_help_panel="Bags",
+            readable=False,
         ),
     ] = None,
     title: Annotated[

@@ -24,11 +24,12 @@ def reproduce(
         typer.Option(
             envvar="APPORTION_SPHERE",
             help="The folder of the SPHERE Challenge data, for Tables 3 and 4.",
+            readable=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where results, tables and figures are kept.")] = Path(
-        "reproduction"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Where results, tables and figures are kept.", readable=False)
+    ] = Path("reproduction"),
     section: Annotated[
         list[str] | None, typer.Option(help="Only this section; may be given several times.")
     ] = None,

@@ -73,7 +73,9 @@ def _end(message: str, code: int) -> NoReturn:
 
 def _in_words(error: OSError) -> str:
     reason = error.strerror or str(error)
-    return f"{error.filename}: {reason}" if error.filename else reason
+    if not error.filename:
+        return reason
+    return f"{error.filename} cannot be used: {reason[:1].lower()}{reason[1:]}"
 
 
 @contextmanager
