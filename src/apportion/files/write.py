@@ -110,10 +110,7 @@ class Outputs:
 
     def place(self) -> None:
         """Let what is written so far take its place; it is still put back if the block fails."""
-        for move in self._waiting:
-            refuse_to_replace(move.path, force=self._force)
-        while self._waiting:
-            self._make_next(keep=True)
+        self._move_all(final=False)
 
     def __enter__(self) -> Self:
         return self
@@ -121,7 +118,8 @@ class Outputs:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                self._commit()
+                self._move_all(final=True)
+                self._committed = True
             else:
                 self._put_back()
         except BaseException:
@@ -135,21 +133,18 @@ class Outputs:
                 self._clean()
                 raise
 
-    def _commit(self) -> None:
+    def _move_all(self, *, final: bool) -> None:
         for move in self._waiting:
             refuse_to_replace(move.path, force=self._force)
         while self._waiting:
+            move = self._waiting.pop(0)
+            self._moved.append(move)
             # The last rename decides: before it all can be put back, after it all is done. It
             # needs no copy of what it replaces, so that a single file is replaced in one step.
-            self._last = self._waiting[0] if len(self._waiting) == 1 else None
-            self._make_next(keep=self._last is None)
-        self._committed = True
-
-    def _make_next(self, *, keep: bool) -> None:
-        move = self._waiting.pop(0)
-        self._moved.append(move)
-        with _naming(move.path):
-            move.make(keep=keep)
+            is_last = final and not self._waiting
+            self._last = move if is_last else None
+            with _naming(move.path):
+                move.make(keep=not is_last)
 
     def _put_back(self) -> None:
         """Undo what was done, as far as the files themselves show that it was done."""
