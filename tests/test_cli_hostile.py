@@ -7,9 +7,10 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import chdir
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import apportion
+from apportion import _signals
+from apportion.cli import app
 from apportion.saved import load_model, save_model
 from command_line import (
     KNOWN,
@@ -336,6 +340,59 @@ def test_one_row():
     refused("label", "rows.csv", *KNOWN, says="x (the same in every row)")
 
 
+# Files that may not be read
+
+
+@contextmanager
+def as_somebody_else():
+    """Let files be read as by a user who owns none of them; root may read all."""
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(os.getuid())
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="Windows has no such modes")
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_files_that_may_not_be_read(monkeypatch, ending):
+    done("label", "rows.csv", *KNOWN, "-q")  # all that is imported late
+    name = f"secret{ending}"
+    if ending == ".parquet":
+        pq.write_table(pa.table(day_rows()), name)
+    else:
+        write(name, Path("rows.csv").read_text())
+    Path(name).chmod(0)
+    Path().chmod(0o755)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    monkeypatch.setattr("command_line.files_of", lambda folder: None)
+    with as_somebody_else():
+        refused("label", name, *KNOWN, code=1, says=["secret", "ermission denied"])
+        refused("label", "rows.csv", *KNOWN[:3], name, code=1, says=["secret", "ermission denied"])
+        refused("diagnose", name, *KNOWN, code=1, says=["secret", "ermission denied"])
+        refused("predict", name, "rows.csv", code=1, says=["secret", "ermission denied"])
+
+
+def test_click_does_not_judge_files():
+    """It would call one that may not be read a wrong command line."""
+    files = [
+        (command.callback.__name__, name)
+        for command in app.registered_commands
+        for name, hint in get_type_hints(command.callback, include_extras=True).items()
+        for kind in get_args(hint)[:1]
+        if Path in (kind, *get_args(kind)) and get_args(hint)[1].readable
+    ]
+    assert files == []
+
+
+def test_an_output_that_may_not_be_read_is_replaced(monkeypatch):
+    write("labels.csv", "mine")
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    done("label", "rows.csv", *KNOWN, "-o", "labels.csv", "--force")
+    assert Path("labels.csv").read_text().startswith('"id","day","label"')
+
+
 # Totals
 
 
@@ -504,8 +561,8 @@ def test_a_file_that_appears_meanwhile_is_kept(monkeypatch):
     ],
 )
 def test_an_end_in_the_middle_of_writing(monkeypatch, output, error, code, says):
-    def half(table, path, *_, **__):
-        Path(path).write_text("half")
+    def half(table, file, *_, **__):
+        file.write(b"half")
         raise error
 
     monkeypatch.setattr("pyarrow.csv.write_csv", half)
@@ -516,13 +573,88 @@ def test_an_end_in_the_middle_of_writing(monkeypatch, output, error, code, says)
 
 
 def test_a_model_that_cannot_be_saved_leaves_no_labels(monkeypatch):
-    def full(path, *_, **__):
-        Path(path).write_text("half")
+    def full(file, *_, **__):
+        file.write(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(label_module, "save_model", full)
     words = ["--output", "labels.csv", "--model", "model.zip"]
     refused("label", "rows.csv", *KNOWN, *words, code=3, says="model.zip cannot be written")
+
+
+EVERY_OUTPUT = ["--output", "labels.csv", "--model", "model.zip", "--report", "report.html"]
+
+
+@contextmanager
+def small_disk(size):
+    """Let no file become larger than that."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_disk_that_is_full_at_the_last_file_leaves_all_as_it_was(force):
+    """The report alone is larger than the limit: labels and model can be written."""
+    if force:
+        for name in EVERY_OUTPUT[1::2]:
+            write(name, "mine")
+    words = ["label", "rows.csv", *KNOWN, *EVERY_OUTPUT, *["--force"] * force]
+    says = "report.html cannot be written: file too large. Nothing was changed."
+    with small_disk(100_000):
+        refused(*words, code=3, says=says)
+
+
+def test_a_demo_that_cannot_be_finished_leaves_nothing():
+    before = files_of(".")
+    with small_disk(100_000):
+        result = run("demo", "new/demo", "--days", 1, "--participants", 1, "--minutes", 30)
+    assert result.exit_code == 3
+    assert "report.html cannot be written: file too large. Nothing was changed" in result.stderr
+    assert files_of(".") == before
+    assert not Path("new").exists()
+
+
+def test_what_is_written_is_said_when_it_is_there(monkeypatch):
+    def refuses(source, target):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "replace", refuses)
+    result = run("label", "rows.csv", *KNOWN, *EVERY_OUTPUT)
+    assert result.exit_code == 3
+    assert "written: " not in result.stderr.replace("cannot be written", "")
+    assert sorted(path.name for path in Path().iterdir()) == ["rows.csv", "totals.csv"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other names")
+@pytest.mark.parametrize("name", [b"caf\xe9", "字".encode() * 83], ids=["no UTF-8", "long"])
+def test_outputs_of_any_name(name):
+    outputs = [os.fsdecode(name + ending) for ending in (b".csv", b".zip", b".htm")]
+    words = ["--output", outputs[0], "--model", outputs[1], "--report", outputs[2]]
+    done("label", "rows.csv", *KNOWN, *words)
+    assert {*outputs} <= {path.name for path in Path().iterdir()}
+    if len(name) < 200:
+        done("label", "rows.csv", *KNOWN, "--output", os.fsdecode(name + b".parquet"))
+
+
+def test_a_circle_of_links_is_replaced_by_force_only():
+    Path("labels.csv").symlink_to("labels.csv")
+    words = ["label", "rows.csv", *KNOWN, "--output", "labels.csv"]
+    refused(*words, code=3, says="labels.csv is there already")
+    done(*words, "--force")
+    assert Path("labels.csv").read_text().startswith('"id","day","label"')
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_a_model_that_only_its_owner_may_read_stays_so():
+    write("model.zip", "mine")
+    Path("model.zip").chmod(0o600)
+    done("label", "rows.csv", *KNOWN, "--model", "model.zip", "--force")
+    assert Path("model.zip").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_fault_shows_its_place_only_when_asked(monkeypatch):
@@ -713,8 +845,8 @@ SLOW_WRITING = """
 import sys, time
 from pyarrow import csv
 
-def slow(table, path):
-    path.write_text("half")
+def slow(table, file):
+    file.write(b"half")
     print("slow now", file=sys.stderr, flush=True)
     time.sleep(60)
 
@@ -722,17 +854,72 @@ csv.write_csv = slow
 """
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stop_in_the_middle_of_writing_leaves_nothing(sent, code):
+SIGNALS = [one for one in signal.Signals if one.name in ("SIGINT", "SIGTERM", "SIGHUP")]
+
+
+@pytest.mark.parametrize("sent", SIGNALS)
+def test_a_stop_in_the_middle_of_writing_leaves_nothing(sent):
     before = files_of(".")
     words = ["--output", "labels.csv", "--model", "model.zip", "-q"]
     running = process("label", "rows.csv", *KNOWN, *words, code=SLOW_WRITING)
     assert running.stderr.readline() == "slow now\n"
     assert len(files_of(".")) == len(before) + 2
     running.send_signal(sent)
-    out, _ = running.communicate(timeout=30)
-    assert (running.returncode, out) == (code, "")
+    out, said = running.communicate(timeout=30)
+    assert (running.returncode, out) == (128 + sent, "")
+    why = "interrupted" if sent == signal.SIGINT else "told to stop"
+    assert said == f"apportion: {why}; no file is left half written.\n"
     assert files_of(".") == before
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+def test_nohup_is_obeyed():
+    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + SLOW_WRITING
+    words = ["--output", "labels.csv", "-q"]
+    running = process("label", "rows.csv", *KNOWN, *words, code=code)
+    assert running.stderr.readline() == "slow now\n"
+    running.send_signal(signal.SIGHUP)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=30)
+    assert running.returncode == 130
+
+
+@pytest.mark.parametrize("module", ["numpy", "typer"])
+def test_ctrl_c_during_the_imports(tmp_path, module):
+    """The first is imported by the library, the second by the command line alone."""
+    slow = 'import sys, time\nprint("slow now", file=sys.stderr, flush=True)\ntime.sleep(60)\n'
+    write(f"{module}.py", slow)
+    paths = [str(tmp_path), str(Path(apportion.__file__).parents[1])]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "apportion", "version"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert running.stderr.readline() == "slow now\n"
+    running.send_signal(signal.SIGINT)
+    out, said = running.communicate(timeout=30)
+    assert (running.returncode, out) == (130, "")
+    assert said == "apportion: interrupted; no file is left half written.\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "orig_argv", "is_command"),
+    [
+        (["-m", "label"], ["python", "-X", "dev", "-m", "apportion", "label"], True),
+        (["/bin/apportion", "label"], ["python", "/bin/apportion", "label"], True),
+        (["mine.py", "apportion"], ["python", "mine.py", "apportion"], False),
+        (["-c", "apportion"], ["python", "-c", "import apportion", "apportion"], False),
+        (["/bin/apportion"], ["python", "-c", "from multiprocessing…", "--fork"], False),
+        ([""], ["python"], False),
+    ],
+)
+def test_only_the_command_handles_signals(monkeypatch, argv, orig_argv, is_command):
+    """A program that imports the library is left alone, and so are the command's own workers."""
+    monkeypatch.setattr(sys, "argv", argv)
+    monkeypatch.setattr(sys, "orig_argv", orig_argv)
+    assert _signals._is_command() == is_command
 
 
 SMALL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"
@@ -751,22 +938,25 @@ def test_a_full_disk_leaves_nothing(output):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_stdout():
+    before = files_of(".")
     with open("/dev/full", "w") as full:
-        running = process("label", "rows.csv", *KNOWN, "-q", out=full)
+        running = process("label", "rows.csv", *KNOWN, "--model", "model.zip", "-q", out=full)
         _, said = running.communicate(timeout=60)
     assert running.returncode == 3
     assert said == "apportion: stdout cannot be written: no space left on device.\n"
+    assert files_of(".") == before
 
 
 def test_a_reader_that_has_had_enough():
     lines = Path("rows.csv").read_text().splitlines(keepends=True)
     write("rows.csv", lines[0] + "".join(lines[1:]) * 300)
     write("totals.csv", "day,sleep,tv\nmon,0.6,0.4\ntue,0.4,0.6\nwed,0.5,0.5\n")
-    running = process("label", "rows.csv", *KNOWN, "-q")
+    running = process("label", "rows.csv", *KNOWN, "--model", "model.zip", "-q")
     assert running.stdout.readline().startswith('"id","day","label"')
     running.stdout.close()
     said = running.stderr.read()
     assert (running.wait(timeout=60), said) == (0, "")
+    assert load_model("model.zip").contents == "5,400 training rows"
 
 
 def test_a_narrow_terminal_without_colour():

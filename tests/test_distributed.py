@@ -1289,7 +1289,8 @@ def test_files_are_written_again_where_a_worker_was_lost(at_once, known, tmp_pat
     files = model.to_parquet(tmp_path / "labels")
     left = files[0].read_bytes()
     found = model._found
-    told = found.layout.parts[0], found.point, found.rounds, str(files[0]), None, [0, 1, 2], ()
+    file = str(files[0])
+    told = found.layout.parts[0], found.point, found.rounds, file, file, None, [0, 1, 2], ()
     at_once.submit(write_part, *told)
     assert files[0].read_bytes() == left
 
@@ -1331,14 +1332,54 @@ def test_labels_of_arrays_are_written_too(at_once, known, tmp_path):
 def test_nothing_is_left_half_written(monkeypatch, at_once, known, tmp_path):
     model = fitted(known, at_once, 2)
 
-    def fails(table, path):
-        path.write_text("half")
+    def fails(table, file):
+        file.write(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pq, "write_table", fails)
     with pytest.raises(OutputError, match=r"no space left on device\. Nothing was changed"):
         model.to_parquet(tmp_path / "labels")
     assert files_of(tmp_path) == {}
+
+
+def test_parts_are_replaced_all_or_none(monkeypatch, at_once, known, tmp_path):
+    """One part of two cannot be written: the folder, and the checkpoint, are as they were."""
+    folder, path = tmp_path / "labels", tmp_path / "run.npz"
+    hook(monkeypatch, lambda path: None)
+    model = fitted(known, at_once, 2, checkpoint=path)
+    folder.mkdir()
+    for name in ("part-00000.parquet", "part-00001.parquet"):
+        (folder / name).write_text("mine")
+    before = files_of(tmp_path)
+    write_table, written = pq.write_table, []
+
+    def full_at_the_second(table, file):
+        written.append(file)
+        if len(written) == 2:
+            raise OSError(28, "No space left on device")
+        write_table(table, file)
+
+    monkeypatch.setattr(pq, "write_table", full_at_the_second)
+    says = r"labels/part-00001.parquet cannot be written: no space .* Nothing was changed"
+    with pytest.raises(OutputError, match=says):
+        model.to_parquet(folder, force=True)
+    assert files_of(tmp_path) == before
+    assert path in before
+    model.to_parquet(folder, force=True)
+    assert not path.exists()
+
+
+def test_no_part_of_an_earlier_run_stays_among_the_new_ones(at_once, known, tmp_path):
+    folder = tmp_path / "labels"
+    fitted(known, at_once, 4).to_parquet(folder)
+    write(folder / "notes.txt", "mine")
+    pq.write_table(pa.table({"day": ["mon"], "tv": [1.0]}), folder / "totals.parquet")
+    (folder / "part-00000.parquet").chmod(0o600)
+    files = fitted(known, at_once, 2).to_parquet(folder, force=True)
+    others = [folder / "notes.txt", folder / "totals.parquet"]
+    assert sorted(folder.iterdir()) == sorted([*files, *others])
+    if os.name != "nt":
+        assert files[0].stat().st_mode & 0o777 == 0o600
 
 
 # --- A cluster of our own, and the command.
@@ -1424,6 +1465,34 @@ def test_a_command_says_one_paragraph_of_a_broken_file(small_folder):
     assert ended.stderr.startswith("apportion: rows/1.parquet: found what cannot be read")
     assert ended.stderr.count("\n") == 1, ended.stderr
     assert not (small_folder / "labels").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="Windows has no groups of processes")
+def test_ctrl_c_ends_workers_without_a_word(small_folder):
+    """A terminal sends the signal to the workers too, which would print tracebacks."""
+    code = """
+import sys, time
+from apportion.distributed import LPLLP
+
+def slow(*_, **__):
+    print("slow now", file=sys.stderr, flush=True)
+    time.sleep(60)
+
+LPLLP.fit = slow
+from apportion.__main__ import main
+if __name__ == "__main__":
+    main()
+"""
+    words = [sys.executable, write("slow.py", code), *COMMAND, "--workers", "1", "-o", "out", "-q"]
+    running = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert running.stderr.readline() == "slow now\n"
+    os.killpg(running.pid, signal.SIGINT)
+    out, said = running.communicate(timeout=60)
+    assert (running.returncode, out) == (130, "")
+    assert said == "apportion: interrupted; no file is left half written.\n"
+    assert not Path("out").exists()
 
 
 def test_commands_that_cannot_work_are_refused(monkeypatch, small_folder):

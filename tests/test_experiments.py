@@ -46,6 +46,7 @@ from apportion.experiments.reproduce import (
 )
 from apportion.experiments.sphere_recipes import mean_around, standardised
 from apportion.experiments.summary import direction, p_value
+from apportion.files.write import Outputs
 from apportion.metrics import bag_proportion_error
 from sphere_folder import make_sphere_folder
 
@@ -402,9 +403,10 @@ def test_pages_and_figures_are_written(tmp_path):
     rows = made_up([1.0, 0.9]) + made_up([0.8, 0.9], "inv-cal") + made_up([1.0, 1.0], n_rows=300)
     found = summarise(rows)
     table = result_table(SECTIONS["xor"], "test bag", found, METHODS)
-    written = write_tables([table], found, tmp_path)
+    with Outputs() as outputs:
+        written = write_tables([table], found, tmp_path, outputs)
+        drawn = draw_figures(found, tmp_path / "figures", outputs)
     assert [path.suffix for path in written] == [".txt", ".md", ".tex", ".csv"]
-    drawn = draw_figures(found, tmp_path / "figures")
     assert sorted(path.name for path in drawn if path.suffix == ".png") == [
         "accuracy-xor-test-bag.png",
         "figure-1-procedure.png",
@@ -413,7 +415,8 @@ def test_pages_and_figures_are_written(tmp_path):
     assert all(path.stat().st_size > 5000 for path in drawn)
     assert not list(tmp_path.rglob("*.tmp"))
     before = [path.read_bytes() for path in drawn if path.suffix == ".svg"]
-    draw_figures(found, tmp_path / "figures")
+    with Outputs(force=True) as outputs:
+        draw_figures(found, tmp_path / "figures", outputs)
     assert before == [path.read_bytes() for path in drawn if path.suffix == ".svg"]
     mine = {"ones": FEW["ones"], "lp-llp": METHODS["lp-llp"]}
     (left, _) = draw.draw_accuracy(SECTIONS["xor"], "test bag", found, mine).axes

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
+import os
+import sys
 import tempfile
 from contextlib import suppress
 from decimal import Decimal
@@ -26,7 +28,7 @@ from apportion.files.sheet import read_sheet, sheet_of
 from apportion.files.text import encoding_of, refuse_bad_names
 from apportion.files.totals_table import read_totals
 from apportion.files.values import values_of
-from apportion.files.write import replacing, require_writable
+from apportion.files.write import Outputs, replacing, require_writable
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 
@@ -225,7 +227,8 @@ def test_every_type_can_be_written(path):
         "=name": pa.array(["x", None]),
         "'=name": pa.array(["y", None]),
     }
-    assert write_table(pa.table(columns), path) == 4
+    with Outputs() as outputs:
+        assert write_table(pa.table(columns), path, outputs) == 4
     header, first, second = csv.reader(io.StringIO(path.read_text()))
     assert header[:-2] == [*columns][:-2]
     assert header[-2:] == ["'=name", "'=name"]
@@ -272,10 +275,178 @@ def test_long_names_can_be_written(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["字" * 83 + ".csv", os.fsdecode(b"caf\xe9.csv"), "caf\u00e9.csv", "a\nb.csv"],
+    ids=["long", "no UTF-8", "accent", "line"],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other names")
+def test_names_of_every_kind_can_be_written(tmp_path, name):
+    target = tmp_path / name
+    table = pa.table({"x": [1.5]})
+    for path in (target, target.with_suffix(".parquet")) if len(name) < 80 else (target,):
+        require_writable(path, force=False)
+        with Outputs() as outputs:
+            write_table(table, path, outputs)
+        assert path.stat().st_size > 0
+
+
+def test_a_name_that_is_too_long_is_refused_before_the_work(tmp_path):
+    with pytest.raises(OutputError, match="cannot be written: file name too long"):
+        require_writable(tmp_path / ("字" * 90 + ".csv"), force=False)
+
+
+def three_files(folder, fails=None, **options):
+    with Outputs(**options) as outputs:
+        for name in ("a", "b", "c"):
+            with outputs.writing(folder / name) as temporary:
+                temporary.write_text("new")
+        assert all((folder / name).read_text() == "old" for name in "ab" if options)
+        if fails:
+            raise fails
+
+
+def contents(folder):
+    return {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def old_files(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("old")
+    return tmp_path
+
+
+def test_files_take_their_places_together(old_files):
+    three_files(old_files, force=True)
+    assert contents(old_files) == {"a": "new", "b": "new", "c": "new"}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, OSError(28, "full")])
+def test_none_takes_its_place_where_one_fails(old_files, error):
+    with pytest.raises(type(error) if isinstance(error, OSError) else error):
+        three_files(old_files, error, force=True)
+    assert contents(old_files) == {"a": "old", "b": "old"}
+
+
+@pytest.mark.parametrize("error", [OSError(30, "Read-only file system"), KeyboardInterrupt()])
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("fails_at", range(3))
+@pytest.mark.parametrize("after", [False, True])
+def test_what_was_renamed_is_put_back(monkeypatch, old_files, error, links, fails_at, after):
+    """Whatever stops the renaming, and whether before or after a file took its place."""
+    replace, calls = os.replace, []
+
+    def stops(source, target):
+        calls.append(target)
+        stop = len(calls) == fails_at + 1
+        if stop and not after:
+            raise error
+        replace(source, target)
+        if stop:
+            raise error
+
+    def no_links(*_, **__):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "replace", stops)
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    kind = OutputError if isinstance(error, OSError) else KeyboardInterrupt
+    with pytest.raises(kind):
+        three_files(old_files, force=True)
+    # The last rename decides: an interruption that comes after it finds all in place.
+    done = after and fails_at == 2
+    new = {"a": "new", "b": "new", "c": "new"}
+    assert contents(old_files) == (new if done else {"a": "old", "b": "old"})
+
+
+def test_what_cannot_be_put_back_is_named(monkeypatch, old_files):
+    replace = os.replace
+
+    def once(source, target):
+        if Path(target).name != "a":
+            raise OSError(30, "Read-only file system")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", once)
+    with pytest.raises(OutputError, match=r"a could not be put back: read-only file") as error:
+        three_files(old_files, force=True)
+    kept = Path(str(error.value).split("What was there is in ")[1].rstrip("."))
+    assert kept.read_text() == "old"
+    assert "Nothing was changed" not in str(error.value)
+
+
+def placed_early(folder):
+    with Outputs(force=True) as outputs:
+        outputs.make_folder(folder / "new" / "folder")
+        for path in (folder / "a", folder / "new" / "folder" / "c"):
+            with outputs.writing(path) as temporary:
+                temporary.write_text("new")
+        outputs.place()
+        assert (folder / "a").read_text() == "new"
+        raise ValueError("later")
+
+
+def test_files_that_are_placed_early_are_put_back_too(old_files):
+    with pytest.raises(ValueError, match="later"):
+        placed_early(old_files)
+    assert contents(old_files) == {"a": "old", "b": "old"}
+    assert not (old_files / "new").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444, 0o755])
+def test_a_file_keeps_the_mode_of_the_one_it_replaces(tmp_path, mode):
+    target = tmp_path / "model.zip"
+    target.write_text("old")
+    target.chmod(mode)
+    with replacing(target, force=True) as temporary:
+        assert temporary.stat().st_mode & 0o777 & ~(mode | 0o600) == 0
+        temporary.write_text("new")
+    assert target.read_text() == "new"
+    assert target.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_a_new_file_has_the_usual_mode(tmp_path):
+    (tmp_path / "usual").touch()
+    with replacing(tmp_path / "new") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with a name")
+def test_devices_and_pipes_are_never_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for path in (tmp_path / "pipe", tmp_path / "link", Path("/dev/null"), Path("/dev/stdout")):
+        kind = path.lstat().st_mode
+        with pytest.raises(OutputError, match="a device or a pipe, which is never replaced"):
+            require_writable(path, force=True)
+        with pytest.raises(OutputError, match="a device or a pipe, which is never replaced"):
+            half_written(path, AssertionError("the block must not run"), force=True)
+        assert path.lstat().st_mode == kind
+
+
+def test_links_that_lead_nowhere_are_replaced_by_force(tmp_path):
+    loop, hanging = tmp_path / "loop", tmp_path / "hanging"
+    loop.symlink_to("loop")
+    hanging.symlink_to("nothing")
+    for path in (loop, hanging):
+        with pytest.raises(OutputError, match="is there already"):
+            require_writable(path, force=False)
+        require_writable(path, force=True)
+        with replacing(path, force=True) as temporary:
+            temporary.write_text("new")
+    assert contents(tmp_path) == {"loop": "new", "hanging": "new"}
+
+
 def test_csv_and_parquet_hold_the_same(tmp_path):
     table = pa.table({"x": [1.5, None], "t": ["a", None]})
-    write_table(table, tmp_path / "a.csv")
-    write_table(table, tmp_path / "a.parquet")
+    with Outputs() as outputs:
+        write_table(table, tmp_path / "a.csv", outputs)
+        write_table(table, tmp_path / "a.parquet", outputs)
     assert pa_csv.read_csv(tmp_path / "a.csv").column("x").to_pylist() == [1.5, None]
     assert pq.read_table(tmp_path / "a.parquet").equals(table)
 

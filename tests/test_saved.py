@@ -30,7 +30,7 @@ from apportion import (
 )
 from apportion import zipped as zipped_room
 from apportion.datasets import make_bags
-from apportion.exceptions import SavedModelError
+from apportion.exceptions import OutputError, SavedModelError
 from apportion.graph import Graph
 from apportion.saved import SavedModel, contains_rows, load_model, save_model
 
@@ -251,6 +251,21 @@ def test_saving_a_loaded_model_gives_the_same_bytes(name):
     assert list(saved.extra) == ["b", "a"]
     if name not in ("rbf grid", "rbf array"):
         assert written(saved.model, extra=saved.extra) == content
+
+
+def test_a_model_that_cannot_be_saved_leaves_the_one_that_is_there(monkeypatch, tmp_path):
+    model = fitted("knn")
+    save_model(tmp_path / "model", model)
+    before = (tmp_path / "model").read_bytes()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("apportion.zipped.npy.write_array", full)
+    with pytest.raises(OutputError, match=r"model cannot be written: no space left on device"):
+        save_model(tmp_path / "model", model)
+    assert (tmp_path / "model").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_equal_fits_give_equal_files(tmp_path):

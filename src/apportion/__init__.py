@@ -1,5 +1,9 @@
 """Learning with label proportions: a label for every row when only group totals are known."""
 
+from apportion import _signals as _signals  # before all that takes a second to load
+
+# isort: split
+
 from importlib.metadata import version
 
 from apportion.bag_report import BagReport

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import sys
+
+from apportion._signals import Stopped, end_at_once, say_stopped, stop_cleanly
 
 
 def main() -> None:
     """Run the command line; errors that a user can mend are one line on stderr."""
+    end_at_once()
     try:
         from apportion.cli import app
     except ModuleNotFoundError as error:
@@ -15,10 +17,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    # Being told to stop ends as Ctrl-C does: what is half written is removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
+        stop_cleanly()
         app()
+    except Stopped as stop:
+        say_stopped(stop.code)
+        raise
     except (OSError, ModuleNotFoundError) as error:
         sys.exit(f"apportion: {error}")
 

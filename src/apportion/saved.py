@@ -5,6 +5,7 @@ What a graph needs for new rows is its own affair (`Graph.state`, `Graph.from_st
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from apportion._typing import AnyArray, FloatArray, IntArray
 from apportion.estimators import LPLLP
 from apportion.exceptions import SavedModelError, name_some
+from apportion.files.write import replacing
 from apportion.graph import AnchorGraph, Graph, KNNGraph, RBFGraph
 from apportion.totals import sorted_classes
 from apportion.zipped import (
@@ -138,7 +140,7 @@ def save_model(
     Parameters
     ----------
     path : str, path or binary file
-        Where to write. A file that is there is replaced.
+        Where to write. A file that is there is replaced when the new one is whole.
     model : LPLLP
         A fitted model. Its classes are text, ints, floats or bools, and its graph is not a
         precomputed one. Parameters that JSON cannot hold (a prior, a RandomState) are left out:
@@ -199,7 +201,11 @@ def save_model(
         document["ids"] = "int" if "ids" in id_arrays else "text"
         arrays |= id_arrays
     document["extra"] = {} if extra is None else dict(extra)
-    write_zip(path, document, arrays, _DOCUMENT)
+    if isinstance(path, str | os.PathLike):
+        with replacing(path, force=True) as temporary:
+            write_zip(temporary, document, arrays, _DOCUMENT)
+    else:
+        write_zip(path, document, arrays, _DOCUMENT)
 
 
 def load_model(path: PathOrFile) -> SavedModel:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -9,17 +11,19 @@ from typing import Any
 import numpy as np
 
 from apportion.cli.options import OutputOptions
-from apportion.cli.talk import say
+from apportion.cli.talk import on_stdout
 from apportion.exceptions import OutputError, counted, name_some
 from apportion.features import Recipe
-from apportion.files.labels import write_table
+from apportion.files.labels import write_csv, write_table
 from apportion.files.values import delimiter_in, values_of
+from apportion.files.write import Outputs
 from apportion.labelling import Answer
 
 
 def refuse_inputs(path: Path, inputs: Iterable[Path | None]) -> None:
     """Raise where a file to write is one that is read."""
-    if path.resolve() in [source.resolve() for source in inputs if source is not None]:
+    real = os.path.realpath  # survives links in a circle
+    if real(path) in [real(source) for source in inputs if source is not None]:
         raise OutputError(f"{path} is an input of this command. Name another file.")
 
 
@@ -89,16 +93,20 @@ def _typed(table: Any, name: str, is_feature: bool) -> Any:
     return values if values.cast(pa.string()).equals(cells) else cells
 
 
-def write_answer(answer: Any, out: OutputOptions) -> None:
-    """Write the answer, and say where."""
-    changed = write_table(answer, out.output, force=out.force)
-    if changed:
-        say(
-            [
-                f"{counted(changed, 'text')} that a spreadsheet would take for formulas got an "
-                "apostrophe before them; Parquet output keeps them as they are"
-            ],
-            out.quiet,
-        )
-    if out.output is not None:
-        say([f"written: {out.output}, {counted(answer.num_rows, 'row')}"], out.quiet)
+def write_answer(answer: Any, out: OutputOptions, outputs: Outputs) -> list[str]:
+    """Write the answer, and return what to say about it once it is in its place.
+
+    Call it last: what is on stdout cannot be taken back.
+    """
+    changed, written = 0, []
+    if out.output is None:
+        with on_stdout():
+            changed = write_csv(answer, sys.stdout.buffer)
+    else:
+        changed = write_table(answer, out.output, outputs)
+        written = [f"written: {out.output}, {counted(answer.num_rows, 'row')}"]
+    note = (
+        f"{counted(changed, 'text')} that a spreadsheet would take for formulas got an "
+        "apostrophe before them; Parquet output keeps them as they are"
+    )
+    return [note] * bool(changed) + written

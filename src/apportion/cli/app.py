@@ -15,7 +15,7 @@ from apportion.cli.label import label
 from apportion.cli.predict import predict
 from apportion.cli.report import report
 from apportion.cli.reproduce import reproduce
-from apportion.cli.talk import with_exit_codes
+from apportion.cli.talk import print_out, with_exit_codes
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,7 +28,7 @@ app = typer.Typer(
 @app.callback(
     epilog="Exit codes: 0 done, 1 an input cannot be used, 2 the command line is wrong, 3 an "
     "output cannot be written, 4 not enough memory, 70 a fault of this program, 130 interrupted, "
-    "143 told to stop. Data go to stdout, talk to stderr."
+    "129 and 143 told to stop. Data go to stdout, talk to stderr."
 )
 def _several_commands() -> None:
     """Learning with label proportions: a label for every row when only totals are known."""
@@ -38,7 +38,7 @@ def _several_commands() -> None:
 @with_exit_codes
 def version() -> None:
     """Print the version."""
-    print(apportion.__version__)
+    print_out(apportion.__version__)
 
 
 def _help(command: Callable[..., None]) -> str:

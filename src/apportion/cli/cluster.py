@@ -24,11 +24,15 @@ def cluster(
             help="A folder of Parquet files; each is a partition.",
             metavar="FOLDER",
             show_default=False,
+            readable=False,
         ),
     ],
     bags: Annotated[str, typer.Option(help="Column of bag ids.", metavar="COLUMN")],
     proportions: Annotated[
-        Path, typer.Option(help="Table of the bags' totals (CSV, Parquet).", metavar="TABLE")
+        Path,
+        typer.Option(
+            help="Table of the bags' totals (CSV, Parquet).", metavar="TABLE", readable=False
+        ),
     ],
     output: Annotated[
         Path,
@@ -38,6 +42,7 @@ def cluster(
             help="Folder for the labels, a Parquet file for each that is read; workers must reach "
             "it.",
             metavar="FOLDER",
+            readable=False,
         ),
     ],
     unit: Annotated[Unit, typer.Option(help="What the totals are.")] = "auto",
@@ -66,7 +71,9 @@ def cluster(
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="File to keep the run in: an interrupted run goes on from it.", metavar="FILE"
+            help="File to keep the run in: an interrupted run goes on from it.",
+            metavar="FILE",
+            readable=False,
         ),
     ] = None,
     anchors: Annotated[
@@ -76,7 +83,9 @@ def cluster(
     refine: Annotated[
         bool, typer.Option("--refine/--no-refine", help="Let neighbours agree more.")
     ] = True,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace labels that are there, all of them.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")] = False,
 ) -> None:
     """Label the rows of a FOLDER of Parquet files on a Dask cluster.
@@ -103,7 +112,8 @@ def cluster(
     model = LPLLP(n_anchors, alpha=alpha, refine=refine, checkpoint=checkpoint)
     with started(scheduler, workers) as (client, where):
         # What goes wrong is said by what is raised, in one paragraph.
-        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         say([where], quiet)
         with stages(quiet), log_said(quiet), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -15,16 +15,16 @@ from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, O
 from apportion.cli.talk import talk, with_exit_codes
 from apportion.datasets import SmartHome, make_smart_home
 from apportion.diary import UNKNOWN
-from apportion.exceptions import OutputError, counted
-from apportion.files.write import require_writable
+from apportion.exceptions import counted
+from apportion.files.write import Outputs, require_writable
 from apportion.labelling import Labelled
 
 
 @with_exit_codes
 def demo(
-    folder: Annotated[Path, typer.Argument(help="Where the demo's files are written.")] = Path(
-        "apportion-demo"
-    ),
+    folder: Annotated[
+        Path, typer.Argument(help="Where the demo's files are written.", readable=False)
+    ] = Path("apportion-demo"),
     days: Annotated[int, typer.Option(min=1, help="Days to make up.")] = 7,
     participants: Annotated[int, typer.Option(min=1, help="People to make up.")] = 3,
     minutes: Annotated[int, typer.Option(min=1, help="Minutes a window lasts.")] = 5,
@@ -39,34 +39,33 @@ def demo(
     command that made the labels, and says how close these came to the truth, which that command
     never saw.
     """
-    _refuse_files(folder, force)
-    home = make_smart_home(days, participants, seed=seed, minutes=minutes)
-    files = home.write(folder, force=force)
     labels, report = folder / "labels.csv", folder / "report.html"
     people = "1 made-up person" if participants == 1 else f"{participants} made-up people"
-    talk.print(
-        f"{people}, {counted(days, 'day')}, windows of {minutes} min: {files.windows}. Each kept a "
-        f"diary of how long they did what, rounded and with gaps: {files.diary}.\n"
-    )
-    words = ["apportion", "label", files.windows, "--diary", files.diary, "--output", labels]
-    command = shlex.join(map(str, [*words, "--report", report, *["--force"] * force]))
-    talk.print(f"$ {command}\n")
-    known, out = KnownOptions(diary=files.diary), OutputOptions(output=labels, force=force)
-    found = label_file(
-        files.windows, known, FeatureOptions(), MethodOptions(), out, report=report, command=command
-    )
+    with Outputs(force=force) as outputs:
+        outputs.make_folder(folder)
+        for name in ("windows.csv", "diary.csv", "truth.csv", "labels.csv", "report.html"):
+            require_writable(folder / name, force=force)
+        home = make_smart_home(days, participants, seed=seed, minutes=minutes)
+        files = home.write_with(outputs, folder)
+        outputs.place()  # they are read next, and go again if they cannot be labelled
+        talk.print(
+            f"{people}, {counted(days, 'day')}, windows of {minutes} min: {files.windows}. Each "
+            f"kept a diary of how long they did what, rounded and with gaps: {files.diary}.\n"
+        )
+        words = ["apportion", "label", files.windows, "--diary", files.diary, "--output", labels]
+        command = shlex.join(map(str, [*words, "--report", report, *["--force"] * force]))
+        talk.print(f"$ {command}\n")
+        found = label_file(
+            files.windows,
+            KnownOptions(diary=files.diary),
+            FeatureOptions(),
+            MethodOptions(),
+            OutputOptions(output=labels, force=force),
+            report=report,
+            command=command,
+        )
     _tell_truth(home, found)
     talk.print(f"\nTo see the days, the totals and why each label: open {report} in a browser.")
-
-
-def _refuse_files(folder: Path, force: bool) -> None:
-    """Make the folder; raise where a file of the demo could not be written to it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{folder} cannot be made a folder: {error.strerror}.") from None
-    for name in ("windows.csv", "diary.csv", "truth.csv", "labels.csv", "report.html"):
-        require_writable(folder / name, force=force)
 
 
 def _tell_truth(home: SmartHome, found: Labelled) -> None:

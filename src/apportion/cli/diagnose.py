@@ -12,7 +12,7 @@ import apportion
 from apportion.cli.inputs import read_inputs
 from apportion.cli.options import KnownOptions, with_groups
 from apportion.cli.summary import as_json
-from apportion.cli.talk import say, with_exit_codes
+from apportion.cli.talk import print_out, say, with_exit_codes
 from apportion.diagnose import diagnose as diagnosis_of
 
 
@@ -22,7 +22,10 @@ def diagnose(
     readings: Annotated[
         Path,
         typer.Argument(
-            help="The rows: a CSV, Parquet or ARFF file.", metavar="READINGS", show_default=False
+            help="The rows: a CSV, Parquet or ARFF file.",
+            metavar="READINGS",
+            show_default=False,
+            readable=False,
         ),
     ],
     known: KnownOptions,
@@ -39,9 +42,9 @@ def diagnose(
     say(inputs.notes, quiet)
     found = diagnosis_of(inputs.known.bags, inputs.known.totals, y=inputs.known.given)
     if not json:
-        print(found)
+        print_out(str(found))
         if not found.findings:
-            print("no two classes stand in the same, or almost the same, ratio in every bag")
+            print_out("no two classes stand in the same, or almost the same, ratio in every bag")
         return
     classes = [str(label) for label in found.classes.tolist()]
     pairs = [
@@ -62,4 +65,4 @@ def diagnose(
         "rules": inputs.rules,
         "notes": inputs.notes,
     }
-    print(as_json(answer))
+    print_out(as_json(answer))

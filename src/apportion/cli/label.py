@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -22,15 +23,22 @@ from apportion.cli.options import (
 from apportion.cli.page import command_line, contents_of_fit, require_page
 from apportion.cli.show import show_report
 from apportion.cli.summary import as_json, summary_of, with_summary
-from apportion.cli.talk import CommandLineError, in_options, say, stages, with_exit_codes
+from apportion.cli.talk import (
+    CommandLineError,
+    in_options,
+    print_out,
+    say,
+    stages,
+    with_exit_codes,
+)
 from apportion.estimators import LPLLP
 from apportion.exceptions import SupervisionError, counted
 from apportion.features import Encoded, Recipe
 from apportion.files.labels import require_ending
-from apportion.files.write import replacing, require_writable
+from apportion.files.write import Outputs, require_writable
 from apportion.labelling import Labelled, label_rows, renumbered
 from apportion.progress import tell
-from apportion.report import write_contents
+from apportion.report import page_bytes
 from apportion.saved import contains_rows, save_model
 from apportion.tables import plain_name
 
@@ -41,7 +49,10 @@ def label(
     readings: Annotated[
         Path,
         typer.Argument(
-            help="The rows: a CSV, Parquet or ARFF file.", metavar="READINGS", show_default=False
+            help="The rows: a CSV, Parquet or ARFF file.",
+            metavar="READINGS",
+            show_default=False,
+            readable=False,
         ),
     ],
     known: KnownOptions,
@@ -55,6 +66,7 @@ def label(
             "rows; it needs one graph of all participants (--graphs one).",
             metavar="FILE",
             rich_help_panel="Output",
+            readable=False,
         ),
     ] = None,
     labels_only: Annotated[
@@ -73,6 +85,7 @@ def label(
             "with the neighbours that made their labels.",
             metavar="FILE",
             rich_help_panel="Output",
+            readable=False,
         ),
     ] = None,
 ) -> None:
@@ -129,28 +142,30 @@ def label_file(
     command = command or command_line()
     summary = summary_of(found, inputs.rules, notes, command)
     answer = with_summary(answer, summary)
-    if model is None:
-        write_answer(answer, out)
-    else:
-        # The model takes its name after the labels took theirs: both are there, or none.
-        with replacing(model, force=out.force) as path:
-            contents = _save(path, found, features.recipe, inputs, ids if labels_only else None)
-            write_answer(answer, out)
-        say([f"written: {model}, a model with {contents}"], out.quiet)
-    if report is not None:
-        with stages(out.quiet):
-            page = contents_of_fit(
-                found,
-                inputs,
-                ids=ids,
-                command=command,
-                files=(readings, known.diary, known.proportions),
-                notes=notes,
-            )
-            write_contents(page, report, force=out.force)
-        say([f"written: {report}, a report to open in a browser"], out.quiet)
-    if out.json:
-        print(as_json(summary))
+    written = []
+    with Outputs(force=out.force) as outputs:
+        if model is not None:
+            with outputs.writing(model) as path:
+                contents = _save(path, found, features.recipe, inputs, ids if labels_only else None)
+            written.append(f"written: {model}, a model with {contents}")
+        if report is not None:
+            with stages(out.quiet):
+                page = contents_of_fit(
+                    found,
+                    inputs,
+                    ids=ids,
+                    command=command,
+                    files=(readings, known.diary, known.proportions),
+                    notes=notes,
+                )
+                page_as_written = page_bytes(page)
+            with outputs.writing(report) as path:
+                path.write_bytes(page_as_written)
+            written.append(f"written: {report}, a report to open in a browser")
+        written = [*write_answer(answer, out, outputs), *written]
+        if out.json:
+            print_out(as_json(summary))
+    say(written, out.quiet)
     return found
 
 
@@ -192,7 +207,7 @@ def _check_outputs(
     if report is not None:
         require_page(report)
     written = [path for path in (out.output, model, report) if path is not None]
-    if len({path.resolve() for path in written}) < len(written):
+    if len({os.path.realpath(path) for path in written}) < len(written):
         raise CommandLineError("Two of --output, --model and --report name the same file.")
     for path in written:
         refuse_inputs(path, [readings, known.diary, known.proportions])
@@ -234,11 +249,13 @@ def _save(path: Path, found: Labelled, recipe: Recipe, inputs: Inputs, ids: str 
         "apportion": apportion.__version__,
         "nonwear": nonwear[0] if nonwear else None,
     }
-    if ids is None:
-        save_model(path, fitted, extra=extra)
-        return f"{contains_rows(fitted)}: share it as carefully as the data"
-    labels = found.labels.tolist()
-    every = [plain_name(one) for one in inputs.table.column(ids).to_pylist()]
-    fitted_ids = [one for one, label in zip(every, labels, strict=True) if label is not None]
-    save_model(path, fitted, extra={**extra, "id_column": ids}, labels_only=True, ids=fitted_ids)
-    return "no training rows, only ids and labels"
+    with path.open("wb") as file:
+        if ids is None:
+            save_model(file, fitted, extra=extra)
+            return f"{contains_rows(fitted)}: share it as carefully as the data"
+        labels = found.labels.tolist()
+        every = [plain_name(one) for one in inputs.table.column(ids).to_pylist()]
+        fitted_ids = [one for one, label in zip(every, labels, strict=True) if label is not None]
+        extra = {**extra, "id_column": ids}
+        save_model(file, fitted, extra=extra, labels_only=True, ids=fitted_ids)
+        return "no training rows, only ids and labels"

@@ -68,6 +68,7 @@ class KnownOptions:
             "Table of the bags' totals (CSV, Parquet): a line a bag and a column a class, or "
             "columns bag, class and share.",
             metavar="TABLE",
+            readable=False,
         ),
     ] = None
     diary: Annotated[
@@ -77,6 +78,7 @@ class KnownOptions:
             "Diary (CSV, Parquet): participant, date (or start and end, or period), then durations "
             "or shares: a column an activity, or columns activity and duration.",
             metavar="DIARY",
+            readable=False,
         ),
     ] = None
     given: Annotated[
@@ -252,6 +254,7 @@ class OutputOptions:
             "--output",
             "-o",
             metavar="FILE",
+            readable=False,
         ),
     ] = None
     force: Annotated[bool, _option(_OUTPUT, "Replace files that are there.", "--force")] = False

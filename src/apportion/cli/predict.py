@@ -20,7 +20,7 @@ from apportion.cli.known import require_column
 from apportion.cli.label import missing_notes
 from apportion.cli.options import OutputOptions, with_groups
 from apportion.cli.summary import as_json
-from apportion.cli.talk import CommandLineError, say, stages, with_exit_codes
+from apportion.cli.talk import CommandLineError, print_out, say, stages, with_exit_codes
 from apportion.diary.recording import marks_of_nonwear
 from apportion.diary.table import Table
 from apportion.exceptions import FileError, SavedModelError, counted
@@ -28,7 +28,7 @@ from apportion.features import Recipe
 from apportion.files.labels import require_ending
 from apportion.files.read import place_in, read_columns
 from apportion.files.text import require_file
-from apportion.files.write import require_writable
+from apportion.files.write import Outputs, require_writable
 from apportion.labelling import Answer, joined_codes, places_among, reasons_of
 from apportion.progress import tell
 from apportion.saved import SavedModel, load_model
@@ -41,13 +41,19 @@ def predict(
     model: Annotated[
         Path,
         typer.Argument(
-            help="A model saved by 'apportion label --model'.", metavar="MODEL", show_default=False
+            help="A model saved by 'apportion label --model'.",
+            metavar="MODEL",
+            show_default=False,
+            readable=False,
         ),
     ],
     readings: Annotated[
         Path,
         typer.Argument(
-            help="New rows: a CSV, Parquet or ARFF file.", metavar="READINGS", show_default=False
+            help="New rows: a CSV, Parquet or ARFF file.",
+            metavar="READINGS",
+            show_default=False,
+            readable=False,
         ),
     ],
     out: OutputOptions,
@@ -87,9 +93,11 @@ def predict(
     kept = kept_columns(table, {*others, ids}, out.all_columns)
     answer, more = answer_table(found, table, kept, recipe, out, numbered=ids is None)
     say(more, out.quiet)
-    write_answer(answer, out)
-    if out.json:
-        print(as_json(_summary(found, notes)))
+    with Outputs(force=out.force) as outputs:
+        written = write_answer(answer, out, outputs)
+        if out.json:
+            print_out(as_json(_summary(found, notes)))
+    say(written, out.quiet)
 
 
 def _predicted(

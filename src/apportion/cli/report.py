@@ -42,6 +42,7 @@ def report(
             help="The rows that were labelled: a CSV, Parquet or ARFF file.",
             metavar="READINGS",
             show_default=False,
+            readable=False,
         ),
     ],
     labels: Annotated[
@@ -52,6 +53,7 @@ def report(
             metavar="FILE",
             show_default=False,
             rich_help_panel="Bags",
+            readable=False,
         ),
     ],
     output: Annotated[
@@ -63,6 +65,7 @@ def report(
             metavar="FILE",
             show_default=False,
             rich_help_panel="Output",
+            readable=False,
         ),
     ],
     known: KnownOptions,
@@ -74,6 +77,7 @@ def report(
             "Labels in Parquet have it inside.",
             metavar="FILE",
             rich_help_panel="Bags",
+            readable=False,
         ),
     ] = None,
     title: Annotated[

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from apportion.cli.talk import talk, with_exit_codes
+from apportion._signals import Stopped
+from apportion.cli.talk import print_out, talk, with_exit_codes
+from apportion.files.write import Outputs
 
 
 @with_exit_codes
@@ -22,11 +24,12 @@ def reproduce(
         typer.Option(
             envvar="APPORTION_SPHERE",
             help="The folder of the SPHERE Challenge data, for Tables 3 and 4.",
+            readable=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where results, tables and figures are kept.")] = Path(
-        "reproduction"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Where results, tables and figures are kept.", readable=False)
+    ] = Path("reproduction"),
     section: Annotated[
         list[str] | None, typer.Option(help="Only this section; may be given several times.")
     ] = None,
@@ -95,9 +98,11 @@ def reproduce(
         raise typer.BadParameter(f"{out} has no such result of the present code.")
     figures = summarise(rows)
     tables = paper.tables_of(rows, sections=shown)
-    paper.write_tables(tables, figures, out)
-    drawn = paper.draw_figures(figures, out / "figures", sections=shown)
-    print(paper.page(tables, figures, form, bold=sys.stdout.isatty()))
+    with Outputs(force=True) as outputs:
+        paper.write_tables(tables, figures, out, outputs)
+        drawn = paper.draw_figures(figures, out / "figures", outputs, sections=shown)
+        bold = sys.stdout is not None and sys.stdout.isatty()
+        print_out(paper.page(tables, figures, form, bold=bold))
     talk.print(f"written: {out}/tables.txt, .md, .tex, .csv and {len(drawn)} figures")
     _tell_failures(rows)
 
@@ -177,9 +182,9 @@ def _run(trials: Any, pose: Any, store: Any, jobs: int | None, retry_failed: boo
             for count, row in enumerate(rows, start=1):
                 bar.update(task, advance=weight * nominal_seconds(trial_of(row)), count=count)
             bar.update(task, completed=seconds)
-        except KeyboardInterrupt:
-            talk.print("interrupted: finished trials are kept; the same command goes on.")
-            raise typer.Exit(130) from None
+        except (KeyboardInterrupt, Stopped):
+            talk.print("finished trials are kept; the same command goes on.")
+            raise
 
 
 def _span(seconds: float) -> str:

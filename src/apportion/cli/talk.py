@@ -37,18 +37,11 @@ def with_exit_codes(command: Command) -> Command:
     @wraps(command)
     def careful(*args: Any, **kwargs: Any) -> Any:
         try:
-            answer = command(*args, **kwargs)
-            if sys.stdout is not None:
-                sys.stdout.flush()
-            return answer
+            return command(*args, **kwargs)
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except KeyboardInterrupt:
             _end("interrupted; no file is left half written", INTERRUPTED)
-        except BrokenPipeError:
-            # The reader of stdout has had enough. What is still buffered goes nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0) from None
         except CommandLineError as error:
             words = f"{error} 'apportion {command.__name__} -h' lists the options."
             _end(words, BAD_COMMAND)
@@ -57,7 +50,7 @@ def with_exit_codes(command: Command) -> Command:
         except MemoryError as error:
             _end(str(error) or "not enough memory", NO_MEMORY)
         except OSError as error:
-            _end(_in_words(error), BAD_OUTPUT if _is_of_stdout(error) else BAD_INPUT)
+            _end(_in_words(error), BAD_INPUT)
         except (ValueError, ModuleNotFoundError) as error:
             _end(str(error), BAD_INPUT)
         except Exception as error:
@@ -78,16 +71,33 @@ def _end(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _is_of_stdout(error: OSError) -> bool:
-    """Return whether the system refused something that has no name: writing to stdout."""
-    return error.errno is not None and not error.filename
-
-
 def _in_words(error: OSError) -> str:
     reason = error.strerror or str(error)
-    if _is_of_stdout(error):
-        return f"stdout cannot be written: {reason[:1].lower()}{reason[1:]}"
-    return f"{error.filename}: {reason}" if error.filename else reason
+    if not error.filename:
+        return reason
+    return f"{error.filename} cannot be used: {reason[:1].lower()}{reason[1:]}"
+
+
+@contextmanager
+def on_stdout() -> Iterator[None]:
+    """Write to stdout, to the end. A reader who has had enough is no failure, a full disk is."""
+    if sys.stdout is None:
+        raise OutputError("stdout is closed. Name a file with --output.")
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered, and what else is written, goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(f"stdout cannot be written: {reason[:1].lower()}{reason[1:]}.") from error
+
+
+def print_out(text: str) -> None:
+    """Print data, as opposed to what is said about them."""
+    with on_stdout():
+        print(text)
 
 
 def say(notes: Iterable[str], quiet: bool, title: str = "") -> None:

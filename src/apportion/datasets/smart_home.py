@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
-from apportion.files.write import replacing
+from apportion.files.write import Outputs
 
 ACTIVITIES = ("sleep", "hygiene", "meals", "housework", "desk", "tv", "walk", "out")
 """The classes; `out` is at work or at the shops, `walk` is on foot out of doors."""
@@ -167,17 +167,21 @@ class SmartHome:
             The paths `windows`, `diary` and `truth`. Times are in ISO format, a missing value is an
             empty cell; `truth.csv` has the columns `window`, `activity` and `reported`.
         """
-        to = Path(folder)
-        to.mkdir(parents=True, exist_ok=True)
-        files = SmartHomeFiles(to / "windows.csv", to / "diary.csv", to / "truth.csv")
+        with Outputs(force=force) as outputs:
+            return self.write_with(outputs, Path(folder))
+
+    def write_with(self, outputs: Outputs, folder: Path) -> SmartHomeFiles:
+        """Write the files that `write` writes, which take their places with other outputs."""
+        outputs.make_folder(folder)
+        files = SmartHomeFiles(folder / "windows.csv", folder / "diary.csv", folder / "truth.csv")
         cells = [_cells(values) for values in self.windows.values()]
-        _write_csv(files.windows, list(self.windows), zip(*cells, strict=True), force)
+        _write_csv(outputs, files.windows, list(self.windows), zip(*cells, strict=True))
         columns = ["participant", "date", *ACTIVITIES]
-        _write_csv(
-            files.diary, columns, ([row[name] for name in columns] for row in self.diary), force
-        )
+        entries = ([row[name] for name in columns] for row in self.diary)
+        _write_csv(outputs, files.diary, columns, entries)
         names = [_cells(one) for one in (self.windows["window"], self.activities, self.reported)]
-        _write_csv(files.truth, ["window", "activity", "reported"], zip(*names, strict=True), force)
+        columns = ["window", "activity", "reported"]
+        _write_csv(outputs, files.truth, columns, zip(*names, strict=True))
         return files
 
 
@@ -426,10 +430,10 @@ def _cells(values: AnyArray) -> list[Any]:
 
 
 def _write_csv(
-    path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]], force: bool
+    outputs: Outputs, path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:
     with (
-        replacing(path, force=force) as temporary,
+        outputs.writing(path) as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,
     ):
         writer = csv.writer(file, lineterminator="\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -173,17 +174,42 @@ def started(scheduler: str | None, n_workers: int | None) -> Iterator[tuple[Any,
 
     count = n_workers or n_threads()
     free = free_bytes()
-    with dask.config.set(_KEEP_MEMORY):
-        cluster = distributed.LocalCluster(
-            n_workers=count,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit="auto" if free is None else free // count,
-            dashboard_address="localhost:0",
-            silence_logs=logging.CRITICAL,  # what fails in a worker is raised here
-        )
-    with cluster as own, distributed.Client(own) as client:
+    with ExitStack() as stack:
+        with dask.config.set(_KEEP_MEMORY), _out_of_reach_of_ctrl_c():
+            cluster = distributed.LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit="auto" if free is None else free // count,
+                dashboard_address="localhost:0",
+                silence_logs=logging.CRITICAL,  # what fails in a worker is raised here
+            )
+            stack.enter_context(cluster)
+        client = stack.enter_context(distributed.Client(cluster))
         yield client, _described(client, "a local cluster")
+
+
+@contextmanager
+def _out_of_reach_of_ctrl_c() -> Iterator[None]:
+    """Let processes that are started here never see the signals that a terminal sends to all.
+
+    Each of them would print a traceback, and die before the driver can end it. The processes, and
+    the threads that start further ones, inherit the signals that are blocked. The driver receives
+    them when the block ends.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    to_all = {signal.SIGINT, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, to_all)
+    try:
+        resource_tracker.ensure_running()  # where it was not, it unblocks SIGINT
+        signal.pthread_sigmask(signal.SIG_BLOCK, to_all)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _distributed() -> Any:

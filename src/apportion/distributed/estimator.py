@@ -23,8 +23,8 @@ from apportion.distributed.fit import Fitted, fit, learn_anchors
 from apportion.distributed.layout import lay_out
 from apportion.distributed.memory import Extent, require_memory
 from apportion.distributed.output import (
-    folder_made,
     named_labels,
+    other_parts,
     refuse_output,
     soft_labels,
     write_part,
@@ -32,7 +32,7 @@ from apportion.distributed.output import (
 from apportion.distributed.partitions import Partitions, partitions_of
 from apportion.estimators import lp_llp
 from apportion.exceptions import FileError, users_level
-from apportion.files.write import require_writable
+from apportion.files.write import Outputs, require_writable
 from apportion.graph import AnchorGraph
 from apportion.graph.anchor import usual_scales
 from apportion.graph.neighbours import FlatSearch
@@ -309,14 +309,18 @@ class LPLLP(BaseEstimator):
     ) -> list[Path]:
         """Write the labels, a file for every partition, by the workers that hold them.
 
+        All files take their places together once every partition is written. If one cannot be
+        written, the folder is as it was.
+
         Parameters
         ----------
         folder : path
-            A folder that every worker can reach; made if it is not there.
+            A folder that every worker and this process can reach; made if it is not there.
         keep : sequence of str
             Columns of the Parquet files that were read, such as ids, to put beside the labels.
         force : bool, default=False
-            Whether files that are there may be replaced.
+            Whether labels that are there may be replaced: all of them, so that none of an earlier
+            run stays among the new ones. Other files stay.
 
         Returns
         -------
@@ -328,17 +332,32 @@ class LPLLP(BaseEstimator):
             f"part-{k:05d}.parquet" for k in range(len(self._source.rows))
         ]
         read, classes, kept = self._source.files, self.classes_.tolist(), tuple(keep)
-        refuse_output(Path(folder), names, read, kept, classes, force)
-        files = [folder_made(Path(folder)) / name for name in names]
+        to = Path(folder)
+        refuse_output(to, names, read, kept, classes, force)
+        files = [to / name for name in names]
         sources = [None] * len(files) if read is None else [str(one.absolute()) for one in read]
         told = found.point, found.rounds
-        written = [
-            self._cluster.on_one(
-                write_part, part, *told, str(file.absolute()), source, classes, kept
-            )
-            for part, file, source in zip(found.layout.parts, files, sources, strict=True)
-        ]
-        self._cluster.gather(written)
+        with Outputs(force=force) as outputs:
+            outputs.make_folder(to)
+            drafts = outputs.temporary_folder(to).absolute()
+            writing = [
+                self._cluster.on_one(
+                    write_part,
+                    part,
+                    *told,
+                    str(drafts / file.name),
+                    str(file.absolute()),
+                    source,
+                    classes,
+                    kept,
+                )
+                for part, file, source in zip(found.layout.parts, files, sources, strict=True)
+            ]
+            self._cluster.gather(writing)
+            for file in files:
+                outputs.add(drafts / file.name, file)
+            for file in other_parts(to, names) if force else ():
+                outputs.remove(file)
         self._forget_checkpoint()
         return files
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from apportion._typing import AnyArray, FloatArray
 from apportion.distributed.labels import Round, said
 from apportion.distributed.part import Part, Point
 from apportion.distributed.partitions import columns_of
-from apportion.exceptions import OutputError, name_some
+from apportion.exceptions import FileError, OutputError, name_some
 from apportion.files.read import no_column
-from apportion.files.write import refuse_to_replace, replacing
+from apportion.files.write import refuse_to_replace, replacing, require_folder_writable
 
 
 def refuse_output(
@@ -66,20 +65,24 @@ def refuse_output(
         raise OutputError(f"{folder} is no folder. Name another.")
     for name in names:
         refuse_to_replace(folder / name, force=force)
-    nearest = next(one for one in (folder, *folder.absolute().parents) if one.exists())
-    if not os.access(nearest, os.W_OK):
-        raise OutputError(f"{folder} cannot be written: permission denied. Name another.")
+    require_folder_writable(folder)
 
 
-def folder_made(folder: Path) -> Path:
-    """Return a folder that is there."""
+def other_parts(folder: Path, names: Sequence[str]) -> list[Path]:
+    """Return the labels in a folder that have none of the names: an earlier run left them."""
+    return [
+        file
+        for file in sorted(folder.glob("*.parquet"))
+        if file.name not in names and _holds_labels(file)
+    ]
+
+
+def _holds_labels(file: Path) -> bool:
+    """Return whether a file has the columns that `write_part` writes."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"{folder} cannot be made: {(error.strerror or str(error)).lower()}. Name another."
-        ) from error
-    return folder
+        return {"label", "confidence"} <= {*columns_of(str(file))}
+    except FileError:
+        return False
 
 
 def soft_labels(part: Part, point: Point) -> FloatArray:
@@ -97,13 +100,15 @@ def write_part(
     point: Point,
     rounds: list[Round],
     file: str,
+    final: str,
     source: str | None,
     classes: list[Any],
     keep: tuple[str, ...],
 ) -> str:
     """Write a partition's labels beside columns of the file it came from; return the file.
 
-    A file that is there is replaced: it may have been written before a worker was lost.
+    It is written to `file`, and takes the place of `final` when all partitions are written. A
+    file that is there is replaced: it may have been written before a worker was lost.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -116,6 +121,9 @@ def write_part(
     for h, name in enumerate(classes):
         columns[f"mass_{name}"] = pa.array(soft[:, h])
     columns["confidence"] = pa.array(soft[np.arange(len(soft)), labels])
-    with replacing(Path(file), force=True) as temporary:
-        pq.write_table(pa.table(columns), temporary)
+    with (
+        replacing(Path(file), force=True, instead_of=Path(final)) as temporary,
+        temporary.open("wb") as stream,
+    ):
+        pq.write_table(pa.table(columns), stream)
     return file

@@ -14,7 +14,7 @@ from apportion.estimators import LPLLP
 from apportion.experiments.sections import DESIGNS, Section
 from apportion.experiments.summary import Figure, Key, printed_for
 from apportion.experiments.trials import Method
-from apportion.files.write import replacing
+from apportion.files.write import Outputs
 from apportion.graph import KNNGraph
 
 BAG_COLOURS = ("#E69F00", "#009E73", "#CC79A7")
@@ -159,16 +159,16 @@ def draw_accuracy(
     return figure
 
 
-def save(figure: Any, path: Path) -> list[Path]:
+def save(figure: Any, path: Path, outputs: Outputs) -> list[Path]:
     """Write a figure as PNG and SVG."""
     from matplotlib import rc_context
 
     paths = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
-    path.parent.mkdir(parents=True, exist_ok=True)
+    outputs.make_folder(path.parent)
     for target in paths:
         undated = {"Date": None} if target.suffix == ".svg" else None
         salted = rc_context({"svg.hashsalt": "apportion"})
-        with replacing(target, force=True) as temporary, salted:
+        with outputs.writing(target) as temporary, salted:
             figure.savefig(temporary, format=target.suffix[1:], dpi=130, metadata=undated)
     return paths
 

@@ -28,7 +28,7 @@ from apportion.experiments.tables import (
     to_text,
 )
 from apportion.experiments.trials import Method, Problem, Trial
-from apportion.files.write import replacing
+from apportion.files.write import Outputs
 
 __all__ = [
     "WHERE_SPHERE_IS",
@@ -143,12 +143,12 @@ def page(
 
 
 def write_tables(
-    tables: Sequence[ResultTable], found: Mapping[Key, Figure], folder: Path
+    tables: Sequence[ResultTable], found: Mapping[Key, Figure], folder: Path, outputs: Outputs
 ) -> list[Path]:
     """Write all tables as text, Markdown, LaTeX and CSV."""
     endings = {"txt": "text", "md": "markdown", "tex": "latex", "csv": "csv"}
     return [
-        _write(folder / f"tables.{ending}", page(tables, found, form))
+        _write(folder / f"tables.{ending}", page(tables, found, form), outputs)
         for ending, form in endings.items()
     ]
 
@@ -156,24 +156,25 @@ def write_tables(
 def draw_figures(
     found: Mapping[Key, Figure],
     folder: Path,
+    outputs: Outputs,
     *,
     sections: Mapping[str, Section] = SECTIONS,
     methods: Mapping[str, Method] = METHODS,
 ) -> list[Path]:
     """Draw Figures 1 and 2, and accuracy against the number of rows where there are results."""
-    written = draw.save(draw.draw_procedure(), folder / "figure-1-procedure")
-    written += draw.save(draw.draw_synthetic(), folder / "figure-2-synthetic")
+    written = draw.save(draw.draw_procedure(), folder / "figure-1-procedure", outputs)
+    written += draw.save(draw.draw_synthetic(), folder / "figure-2-synthetic", outputs)
     for section in sections.values():
         several = len({n_rows for n_rows, _ in section.cells}) > 1
         for protocol in section.protocols:
             if several and any(key[:2] == (section.key, protocol) for key in found):
                 name = f"accuracy-{section.key}-{protocol.replace(' ', '-')}"
                 drawn = draw.draw_accuracy(section, protocol, found, methods)
-                written += draw.save(drawn, folder / name)
+                written += draw.save(drawn, folder / name, outputs)
     return written
 
 
-def _write(path: Path, text: str) -> Path:
-    with replacing(path, force=True) as temporary:
+def _write(path: Path, text: str, outputs: Outputs) -> Path:
+    with outputs.writing(path) as temporary:
         temporary.write_text(f"{text}\n", encoding="utf-8")
     return path

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from apportion.exceptions import OutputError
-from apportion.files.write import replacing
+from apportion.files.write import Outputs
 
 _STARTS_A_FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
 _IS_A_NUMBER = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
@@ -21,36 +20,38 @@ def require_ending(path: Path) -> None:
         )
 
 
-def write_table(table: Any, path: Path | None, *, force: bool = False) -> int:
-    """Write a table to a file, or as CSV to stdout, and return how many cells were neutralised.
-
-    In CSV, text that a spreadsheet would take for a formula gets an apostrophe before it; numbers
-    stay as they are. A file is there whole or not at all.
+def write_table(table: Any, path: Path, outputs: Outputs) -> int:
+    """Write a table to a file, and return how many cells were neutralised, as `write_csv` does.
 
     Parameters
     ----------
     table : pyarrow.Table
         The table.
-    path : path or None
-        A `.csv` or `.parquet` file, or None for stdout.
-    force : bool, default=False
-        Whether a file that is there may be replaced.
+    path : path
+        A `.csv` or `.parquet` file.
+    outputs : Outputs
+        The files with which it takes its place.
     """
     import pyarrow.parquet as pq
+
+    # An open file, because pyarrow cannot open one whose name is no UTF-8.
+    with outputs.writing(path) as temporary, temporary.open("wb") as file:
+        if path.suffix.lower() != ".parquet":
+            return write_csv(table, file)
+        pq.write_table(table, file)
+        return 0
+
+
+def write_csv(table: Any, file: IO[bytes]) -> int:
+    """Write a table as CSV, and return how many cells were neutralised.
+
+    Text that a spreadsheet would take for a formula gets an apostrophe before it; numbers stay as
+    they are.
+    """
     from pyarrow import csv
 
-    if path is not None and path.suffix.lower() == ".parquet":
-        with replacing(path, force=force) as temporary:
-            pq.write_table(table, temporary)
-        return 0
     table, changed = neutralised(table)
-    if path is None and sys.stdout is None:
-        raise OutputError("stdout is closed. Name a file with --output.")
-    if path is None:
-        csv.write_csv(table, sys.stdout.buffer)
-    else:
-        with replacing(path, force=force) as temporary:
-            csv.write_csv(table, temporary)
+    csv.write_csv(table, file)
     return changed
 
 

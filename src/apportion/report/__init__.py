@@ -2,6 +2,6 @@
 
 from apportion.report.contents import Contents, Run
 from apportion.report.page import require_tools
-from apportion.report.write import write_contents, write_report
+from apportion.report.write import page_bytes, write_contents, write_report
 
-__all__ = ["Contents", "Run", "require_tools", "write_contents", "write_report"]
+__all__ = ["Contents", "Run", "page_bytes", "require_tools", "write_contents", "write_report"]

@@ -140,11 +140,17 @@ def write_contents(
     force : bool, default=False
         Whether a file that is there may be replaced.
     """
-    text = page_of(contents, {**contents.facts, **versions()})
+    page = page_bytes(contents)
     with replacing(path, force=force) as temporary:
-        # A lone surrogate, as of a file whose name is no UTF-8, is no text that a file could hold.
-        temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
+        temporary.write_bytes(page)
     return Path(path)
+
+
+def page_bytes(contents: Contents) -> bytes:
+    """Return a report as the bytes of its file."""
+    text = page_of(contents, {**contents.facts, **versions()})
+    # A lone surrogate, as of a file whose name is no UTF-8, is no text that a file could hold.
+    return text.encode("utf-8", "backslashreplace")
 
 
 def versions() -> Mapping[str, str]:

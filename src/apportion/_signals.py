@@ -1,0 +1,73 @@
+"""Ctrl-C and other signals that tell the command `apportion` to stop; a library has no part in it.
+
+This module is the first that `import apportion` loads, and loads nothing slow itself: a process
+that was started as the command ends quietly even if Ctrl-C arrives during the imports.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+
+
+class Stopped(SystemExit):
+    """A signal told the command to stop; its exit code is 128 and the signal's number.
+
+    No traceback is printed of a `SystemExit`, and Click, which ends with 1 after a
+    `KeyboardInterrupt`, lets it pass.
+    """
+
+
+def end_at_once() -> None:
+    """Let Ctrl-C end the process as long as there is nothing to clean up: during the imports."""
+    _handle(("SIGINT",), _end)
+
+
+def stop_cleanly() -> None:
+    """Let signals raise `Stopped`, so that what is half written is removed."""
+    _handle(_NAMES, _stop)
+
+
+def say_stopped(code: object) -> None:
+    """Say on stderr why the command stops, if anybody is there to read it."""
+    why = "interrupted" if code == 128 + signal.SIGINT else "told to stop"
+    with suppress(OSError):
+        os.write(2, f"apportion: {why}; no file is left half written.\n".encode())
+
+
+def _handle(names: tuple[str, ...], handler: signal._HANDLER) -> None:
+    for name in names:
+        number = getattr(signal, name, None)
+        # What is ignored from the start, by nohup or in the background, stays ignored.
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    say_stopped(128 + number)
+    os._exit(128 + number)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C does not disturb the cleaning up
+    raise Stopped(128 + number)
+
+
+def _is_command() -> bool:
+    """Return whether this process was started as `apportion` or `python -m apportion`."""
+    words = getattr(sys, "argv", [])
+    if not 0 < len(words) < len(sys.orig_argv):
+        return False
+    started = sys.orig_argv[-len(words)]
+    name = os.path.splitext(os.path.basename(started))[0]
+    return name == "apportion" and words[0] in ("-m", started)
+
+
+if _is_command():
+    end_at_once()
