@@ -688,6 +688,42 @@ def test_columns_are_found_by_name_whatever_their_order(at_once, known, tmp_path
     np.testing.assert_array_equal(one.labels().compute(), other.labels().compute())
 
 
+def test_sizes_that_one_machine_refuses_are_refused(at_once, known):
+    """A cell or a table too large, and a table too small, but not a partition too small."""
+    cell = known.X.copy()
+    cell[700, 2] = 1.797e308
+    for X, where in (
+        (cell, "partition 2, row 166, column 2: found 1.797e+308"),
+        (known.X * 1e200, "partition 0, row 0, column 0: found "),
+        (known.X * 1e-200, "X: found values of size"),
+    ):
+        asked = {"bags": known.bags, "proportions": known.totals}
+        with pytest.raises(ValueError, match=r"Allowed: .* To mend: .*rescale") as error:
+            LPLLP(N_ANCHORS).fit(cut(X, 3), client=at_once, **asked)
+        assert str(error.value).startswith(where)
+        with pytest.raises(ValueError, match="whose squares cannot be represented"):
+            apportion.LPLLP(AnchorGraph(N_ANCHORS)).fit(X, **asked)
+    small = known.X.copy()
+    small[:267] *= 1e-200
+    fitted(SimpleNamespace(**vars(known) | {"X": small}), at_once, 3)
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_single_precision_that_cannot_hold_squares_is_widened(at_once, known, scale):
+    X = (known.X * scale).astype(np.float32)
+    single = on_one_machine(X, known.bags, known.totals, tol=TOL)
+    model = fitted(SimpleNamespace(**vars(known) | {"X": X}), at_once, 3)
+    assert compared(model, single) == 0
+
+
+def test_a_loop_never_runs_on_nan(at_once, known, monkeypatch):
+    """Whatever makes NaN of sums: the run ends with an error, at its first iteration."""
+    spoiled = lambda bags, ask, lam, *rest: (ask(lam * np.nan).masses, 0.0)  # noqa: E731
+    monkeypatch.setattr(SpanningBags, "met", spoiled)
+    with pytest.raises(InputError, match=r"the soft labels: found .*nan"):
+        fitted(known, at_once)
+
+
 def test_empty_partitions_and_lonely_rows(at_once, known):
     X = da.from_array(known.X, chunks=((500, 0, 1, 299), 4))
     assert X.numblocks == (4, 1)
@@ -1041,9 +1077,10 @@ def test_any_number_of_answers_is_added_up(n):
     assert type(total) is on_labels.Tally
     np.testing.assert_array_equal(total.assigned, [n * (n - 1) / 2, n])
     assert total.n_tied == n * (n - 1) // 2
-    heads = [Done(Head(1, np.array([k], np.uint64))) for k in range(n)]
+    heads = [Done(Head(1, k, np.array([k], np.uint64))) for k in range(n)]
     lowest = cluster.total(heads[::-1], merged, 3)
     assert lowest.n_rows == n
+    assert lowest.largest == n - 1
     np.testing.assert_array_equal(lowest.hashes, np.arange(min(n, 3)))
     assert cluster.n_tasks >= n + 2 * (n > 8)
 

@@ -16,7 +16,7 @@ from apportion._typing import FloatArray, IntArray
 from apportion.distributed.sample import Rows
 from apportion.exceptions import FileError, SupervisionError, name_some
 from apportion.files.read import no_column
-from apportion.tables import _vector, factorize, plain_name
+from apportion.tables import LARGEST, _vector, factorize, largest_size, plain_name, wide_enough
 from apportion.threads import slices
 
 _BLOCK_ROWS = 2**12
@@ -317,15 +317,17 @@ def _rows(X: FloatArray, bags: Any, place: Mapping[Hashable, int], name: str, co
     """Return rows with their bags' positions; raise for what cannot be used, naming the place."""
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
-    if not np.isfinite(X).all():
-        row, column = (int(one[0]) for one in np.nonzero(~np.isfinite(X)))
+    largest = largest_size(X)
+    if not largest <= LARGEST:
+        row, column = (int(one[0]) for one in np.nonzero(~(np.abs(X) <= LARGEST)))
         what = f"column {column}" if columns is None else f"column {columns[column]!r}"
         raise FileError(
             f"{name}, row {row}, {what}",
             repr(float(X[row, column])),
-            "finite numbers",
-            "fill the cell or drop the row",
+            "finite numbers between -1e100 and 1e100",
+            "correct or fill the cell, drop the row, or rescale the column",
         )
+    X = wide_enough(X, largest)
     if isinstance(bags, Ids):
         places, found = factorize(bags.distinct, "bag id")
         codes: IntArray = np.append(places, -1)[bags.codes]
