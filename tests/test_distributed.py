@@ -31,7 +31,7 @@ from apportion.distributed import LPLLP, estimator, warn
 from apportion.distributed import cluster as cluster_module
 from apportion.distributed import labels as on_labels
 from apportion.distributed.bag_sums import BagSums, OfBags, bag_sums
-from apportion.distributed.checkpoint import Checkpoint
+from apportion.distributed.checkpoint import Checkpoint, _digest
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.decode import Cuts
 from apportion.distributed.fit import learn_anchors
@@ -605,6 +605,65 @@ def test_a_checkpoint_of_something_else_is_refused(
     assert str(error.value).startswith(str(path))
     assert "delete it to begin anew" in str(error.value)
     assert path.read_bytes() == left
+
+
+@pytest.fixture(scope="module")
+def left_behind(known, tmp_path_factory):
+    """The checkpoint of a run that was interrupted."""
+    path = tmp_path_factory.mktemp("run") / "run.npz"
+    with pytest.MonkeyPatch.context() as patch:
+        hook(patch, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(known, AtOnce(), checkpoint=path)
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
+FORGED = {
+    "NaN": {"here": lambda a: a * np.nan},
+    "infinite energy": {"energies": lambda a: np.append(a, np.inf)},
+    "converged": {"leap": lambda a: 0.0 * a, "here": lambda a: 0.0 * a + 0.5},
+    "nothing to do": {"point_B": lambda a: 0.0 * a, "residual": lambda a: -a - 1.0},
+    "shape of sums": {"here": lambda a: a[:-1]},
+    "shape of a point": {"point_B": lambda a: a[:, :1]},
+    "shape of multipliers": {"point_before_multipliers": lambda a: a[:-1]},
+    "shape of anchors": {"anchors": lambda a: a[:, :2]},
+    "anchors": {"anchors": lambda a: a[0]},
+    "momentum": {"momentum": lambda a: a + 5.0},
+    "no energy": {"energies": lambda a: a[:0]},
+    "size": {"size": lambda a: 0.0 * a},
+    "text": {"here": lambda a: a.astype(str)},
+    "objects": {"t": lambda a: a.astype(complex)},
+    "rows": {"n_rows": lambda a: -a},
+}
+
+
+@pytest.mark.parametrize("resealed", [False, True], ids=["kept digest", "new digest"])
+@pytest.mark.parametrize("how", FORGED)
+def test_a_checkpoint_that_was_changed_is_refused(
+    at_once, known, left_behind, tmp_path, how, resealed
+):
+    """A digest is over all that the file holds; numbers and shapes are looked at all the same."""
+    arrays = left_behind | {name: change(left_behind[name]) for name, change in FORGED[how].items()}
+    says = "changed after they were written"
+    if resealed:
+        if how == "converged":
+            return  # consistent in itself: the digest alone protects it
+        arrays.pop("digest")
+        arrays["digest"] = np.array(_digest(arrays))
+        says = "no checkpoint that can be used|the checkpoint of other rows"
+    path = tmp_path / "run.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(FileError, match=says) as error:
+        fitted(known, at_once, checkpoint=path)
+    assert str(error.value).startswith(f"{path}: found ")
+    assert "delete it to begin anew" in str(error.value)
+
+
+def test_a_checkpoint_is_read_as_it_was_written(at_once, known, left_behind, tmp_path):
+    np.savez(tmp_path / "run.npz", **left_behind)
+    with fitted(known, at_once, checkpoint=tmp_path / "run.npz") as model:
+        assert compared(model, known.single) == 0
 
 
 # --- What people have.
