@@ -108,7 +108,7 @@ def cluster(
     require_columns(footers, bags, chosen)
     rows = counted(sum(footer.n_rows for footer in footers), "row")
     rows = f"{rows} in {counted(len(footers), 'file')}"
-    say(feature_notes(str(folder), rows, chosen, left_out), quiet)
+    say(feature_notes(str(folder), rows, chosen, left_out, "numbers"), quiet)
     n_anchors = "auto" if anchors is None else anchors
     model = LPLLP(n_anchors, alpha=alpha, refine=refine, checkpoint=checkpoint)
     with started(scheduler, workers) as (client, where):

@@ -138,7 +138,11 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
 
 
 def feature_notes(
-    where: str, rows: str, names: Sequence[str], left_out: Mapping[str, str]
+    where: str,
+    rows: str,
+    names: Sequence[str],
+    left_out: Mapping[str, str],
+    allowed: str = "numbers or categories that differ",
 ) -> list[str]:
     """Return which columns are features, and why others are none; raise where there is none."""
     others = name_some((f"{name} ({why})" for name, why in left_out.items()), 12)
@@ -146,7 +150,7 @@ def feature_notes(
         raise FileError(
             where,
             f"no column that can be a feature: {others}",
-            "at least one column of numbers or categories that differ",
+            f"at least one column of {allowed}",
             "add one, or name it with --features",
         )
     found = f"{where}: {rows}, {counted(len(names), 'feature')}: {name_some(names, 12)}"
