@@ -12,9 +12,10 @@ import reference
 from apportion import Totals
 from apportion.bags import match_bags
 from apportion.decode import quota, round_to_counts, threshold
+from apportion.exceptions import InputError
 from apportion.hashing import hash_ranks
 from apportion.multipliers import Groups
-from apportion.transport import transport
+from apportion.transport import exchanged, transport
 
 
 @given(
@@ -170,3 +171,35 @@ def test_ties_move_with_the_rows(c):
         F[order], match_bags(n, bags=codes[order], proportions=totals), hash_ranks(X[order], n)
     )
     np.testing.assert_array_equal(shuffled, whole[order])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+def test_nothing_loops_on_what_is_no_number(value):
+    """Counts and scores of NaN or infinity are refused: no step could ever make them right."""
+    masses, sizes = np.array([[1.0, 2.0, 3.0], [2.0, 0.0, 1.0]]), np.array([6.0, 3.0])
+    low, high = np.zeros_like(masses), np.repeat(sizes[:, None], 3, axis=1)
+    wrong = masses.copy()
+    wrong[1, 2] = value
+    spoiled = {
+        "masses": (wrong, sizes, np.minimum(low, wrong), np.maximum(high, wrong)),
+        "bounds": (masses, sizes, wrong, wrong),
+        "sizes": (masses, np.array([6.0, value]), low, high),
+    }
+    for name, given_ in spoiled.items():
+        if name == "sizes" and value == -np.inf:
+            continue
+        with pytest.raises(InputError, match="bag number 1: found soft labels that add up to"):
+            round_to_counts(*given_)
+    F = np.full((9, 3), 1 / 3)
+    F[4, 1] = value
+    bags = match_bags(9, bags=np.zeros(9, int), proportions=np.array([[1 / 3, 1 / 3, 1 / 3]]))
+    for decode in (threshold, lambda F: quota(F, bags, np.arange(9))):
+        with pytest.raises(InputError, match=r"found (soft labels that add up to|a size of)"):
+            decode(F)
+
+
+def test_an_exchange_that_leads_nowhere_ends():
+    scores = np.zeros((4, 3), dtype=np.int64)
+    codes, labels = np.zeros(4, dtype=np.intp), np.array([0, 0, 1, 2])
+    with pytest.raises(ValueError, match="No move brings the counts nearer to the quotas"):
+        exchanged(scores, codes, labels, np.array([[2, 0, 0]]), 1e-9)

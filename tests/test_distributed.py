@@ -31,10 +31,11 @@ from apportion.distributed import LPLLP, estimator, warn
 from apportion.distributed import cluster as cluster_module
 from apportion.distributed import labels as on_labels
 from apportion.distributed.bag_sums import BagSums, OfBags, bag_sums
-from apportion.distributed.checkpoint import Checkpoint
+from apportion.distributed.checkpoint import Checkpoint, _digest
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.decode import Cuts
 from apportion.distributed.fit import learn_anchors
+from apportion.distributed.footers import choose_features, read_footers
 from apportion.distributed.memory import Extent, bytes_a_row, bytes_a_worker, require_memory
 from apportion.distributed.output import write_part
 from apportion.distributed.sample import Head, Rows, merged
@@ -607,6 +608,65 @@ def test_a_checkpoint_of_something_else_is_refused(
     assert path.read_bytes() == left
 
 
+@pytest.fixture(scope="module")
+def left_behind(known, tmp_path_factory):
+    """The checkpoint of a run that was interrupted."""
+    path = tmp_path_factory.mktemp("run") / "run.npz"
+    with pytest.MonkeyPatch.context() as patch:
+        hook(patch, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(known, AtOnce(), checkpoint=path)
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
+FORGED = {
+    "NaN": {"here": lambda a: a * np.nan},
+    "infinite energy": {"energies": lambda a: np.append(a, np.inf)},
+    "converged": {"leap": lambda a: 0.0 * a, "here": lambda a: 0.0 * a + 0.5},
+    "nothing to do": {"point_B": lambda a: 0.0 * a, "residual": lambda a: -a - 1.0},
+    "shape of sums": {"here": lambda a: a[:-1]},
+    "shape of a point": {"point_B": lambda a: a[:, :1]},
+    "shape of multipliers": {"point_before_multipliers": lambda a: a[:-1]},
+    "shape of anchors": {"anchors": lambda a: a[:, :2]},
+    "anchors": {"anchors": lambda a: a[0]},
+    "momentum": {"momentum": lambda a: a + 5.0},
+    "no energy": {"energies": lambda a: a[:0]},
+    "size": {"size": lambda a: 0.0 * a},
+    "text": {"here": lambda a: a.astype(str)},
+    "objects": {"t": lambda a: a.astype(complex)},
+    "rows": {"n_rows": lambda a: -a},
+}
+
+
+@pytest.mark.parametrize("resealed", [False, True], ids=["kept digest", "new digest"])
+@pytest.mark.parametrize("how", FORGED)
+def test_a_checkpoint_that_was_changed_is_refused(
+    at_once, known, left_behind, tmp_path, how, resealed
+):
+    """A digest is over all that the file holds; numbers and shapes are looked at all the same."""
+    arrays = left_behind | {name: change(left_behind[name]) for name, change in FORGED[how].items()}
+    says = "changed after they were written"
+    if resealed:
+        if how == "converged":
+            return  # consistent in itself: the digest alone protects it
+        arrays.pop("digest")
+        arrays["digest"] = np.array(_digest(arrays))
+        says = "no checkpoint that can be used|the checkpoint of other rows"
+    path = tmp_path / "run.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(FileError, match=says) as error:
+        fitted(known, at_once, checkpoint=path)
+    assert str(error.value).startswith(f"{path}: found ")
+    assert "delete it to begin anew" in str(error.value)
+
+
+def test_a_checkpoint_is_read_as_it_was_written(at_once, known, left_behind, tmp_path):
+    np.savez(tmp_path / "run.npz", **left_behind)
+    with fitted(known, at_once, checkpoint=tmp_path / "run.npz") as model:
+        assert compared(model, known.single) == 0
+
+
 # --- What people have.
 
 
@@ -675,8 +735,134 @@ def test_arrays_frames_and_folders_are_the_same_rows(at_once, known, tmp_path):
         assert model.n_rows_ == 800
 
 
+def mixed_folder(known, folder, kinds):
+    """Write rows as Parquet files, the column x1 of another type in each (None: not there)."""
+    folder.mkdir()
+    table = pa.Table.from_pandas(frame_of(known), preserve_index=False)
+    place = table.column_names.index("x1")
+    step = -(-len(table) // len(kinds))
+    for k, kind in enumerate(kinds):
+        part = table.slice(k * step, step)
+        if kind == pa.null():
+            part = part.slice(0, 0)
+        cells = part["x1"]
+        if kind is None:
+            part = part.drop_columns(["x1"])
+        elif pa.types.is_timestamp(kind):
+            part = part.set_column(place, "x1", cells.cast(pa.int64(), safe=False).cast(kind))
+        elif kind == pa.null():
+            part = part.set_column(place, "x1", pa.nulls(0))
+        else:
+            part = part.set_column(place, "x1", cells.cast(kind))
+        pq.write_table(part, folder / f"part-{k}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("first", [pa.decimal128(20, 6), pa.null(), pa.float32()])
+def test_numbers_of_every_type_are_features_whatever_the_first_file_has(
+    at_once, known, tmp_path, first
+):
+    X = np.rint(64 * known.X) / 64  # which every one of these types holds exactly
+    n_lost = 267 if first == pa.null() else 0
+    some = SimpleNamespace(X=X[n_lost:], bags=known.bags[n_lost:])
+    kinds = [first, pa.float64(), pa.decimal128(20, 6)]
+    whole = SimpleNamespace(X=X, bags=known.bags)
+    folder = mixed_folder(whole, tmp_path / "rows", kinds)
+    exact = Totals.from_labels(known.single.transduction_[n_lost:], some.bags)
+    fits = [
+        LPLLP(N_ANCHORS).fit(rows, bags=bags, proportions=exact, client=at_once)
+        for rows, bags in ((folder, "bag"), (cut(some.X, 2), some.bags))
+    ]
+    assert fits[0]._source.features == ["x0", "x1", "x2", "x3"]
+    np.testing.assert_array_equal(fits[0].anchors_, fits[1].anchors_)
+    np.testing.assert_array_equal(*(one.labels().compute() for one in fits))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "says"),
+    [
+        (
+            [pa.float64(), pa.timestamp("us")],
+            "part-0.parquet and rows/part-1.parquet, column 'x1': found the type double in the "
+            "first and timestamp[us] in the second. Allowed: numbers in all files",
+        ),
+        (
+            [pa.string(), pa.float64()],
+            "part-1.parquet and rows/part-0.parquet, column 'x1': found the type double in the "
+            "first and string in the second",
+        ),
+        (
+            [None, pa.float64()],
+            "part-0.parquet: found no column 'x1', which rows/part-1.parquet has. Allowed: every "
+            "feature in every file",
+        ),
+        ([pa.float64(), None], "part-1.parquet: found no column 'x1', which rows/part-0.parquet"),
+    ],
+)
+def test_files_that_disagree_are_named(monkeypatch, at_once, known, tmp_path, kinds, says):
+    monkeypatch.chdir(tmp_path)
+    folder = mixed_folder(known, Path("rows"), kinds)
+
+    def fit(features=None):
+        return LPLLP(N_ANCHORS, tol=TOL).fit(
+            folder, bags="bag", features=features, proportions=known.totals, client=at_once
+        )
+
+    for features in (None, ["x0", "x1"]):
+        with pytest.raises(FileError) as error:
+            fit(features)
+        assert str(error.value).startswith(f"rows/{says}")
+        assert "leave it out of the features" in str(error.value)
+    assert fit(["x0", "x2"]).anchors_.shape[1] == 2, "what is no feature may differ"
+
+
+def test_features_are_chosen_as_on_one_machine(known, tmp_path):
+    n, numbers = 40, np.arange(40)
+    columns = {
+        "bag": ["a", "b"] * 20,
+        "x": numbers / 7,
+        "on": numbers % 3 == 0,
+        "hour": numbers % 20,
+        "counter": numbers + 5,
+        "truth": numbers % 3,
+        "note": ["-"] * n,
+        "when": pa.array(numbers, pa.timestamp("s")),
+        "start_time": numbers * 2.5,
+        "sensor_id": numbers // 2,
+        "nothing": pa.nulls(n),
+        "list": [[1.0]] * n,
+    }
+    table = pa.table(columns)
+    for k in range(2):
+        pq.write_table(table.slice(20 * k, 20), tmp_path / f"{k}.parquet", row_group_size=7)
+    footers = read_footers(tmp_path)
+
+    def chosen(features=(), exclude=()):
+        return choose_features(footers, "bag", ["0", "1", "2"], features, exclude)
+
+    found, reasons = chosen()
+    assert found == ["x", "on", "hour"]
+    assert reasons == {
+        "bag": "the bags",
+        "counter": "an id: it counts the rows",
+        "truth": "its values are the classes",
+        "note": "values of type string",
+        "when": "a time",
+        "start_time": "a time, by its name",
+        "sensor_id": "an id, by its name",
+        "nothing": "empty",
+        "list": "values of type list<element: double>",
+    }
+    found, reasons = chosen(["*o*", "sensor_id"], ["hour"])
+    assert found == ["on", "sensor_id"]
+    assert reasons["x"] == "not asked for"
+    assert reasons["hour"] == "excluded"
+    with pytest.raises(FileError, match=r"--features: found no column 'y\*'"):
+        chosen(["y*"])
+
+
 def test_columns_are_found_by_name_whatever_their_order(at_once, known, tmp_path):
-    """Without features, those of the first file; the row numbers are one of them."""
+    """Without features, all numbers; the row numbers are one of them."""
     turned = folder_of(known, tmp_path / "turned")
     plain = folder_of(known, tmp_path / "plain", turned=False)
     one, other = (
@@ -686,6 +872,42 @@ def test_columns_are_found_by_name_whatever_their_order(at_once, known, tmp_path
     np.testing.assert_array_equal(one.anchors_, other.anchors_)
     assert one.anchors_.shape[1] == 5
     np.testing.assert_array_equal(one.labels().compute(), other.labels().compute())
+
+
+def test_sizes_that_one_machine_refuses_are_refused(at_once, known):
+    """A cell or a table too large, and a table too small, but not a partition too small."""
+    cell = known.X.copy()
+    cell[700, 2] = 1.797e308
+    for X, where in (
+        (cell, "partition 2, row 166, column 2: found 1.797e+308"),
+        (known.X * 1e200, "partition 0, row 0, column 0: found "),
+        (known.X * 1e-200, "X: found values of size"),
+    ):
+        asked = {"bags": known.bags, "proportions": known.totals}
+        with pytest.raises(ValueError, match=r"Allowed: .* To mend: .*rescale") as error:
+            LPLLP(N_ANCHORS).fit(cut(X, 3), client=at_once, **asked)
+        assert str(error.value).startswith(where)
+        with pytest.raises(ValueError, match="whose squares cannot be represented"):
+            apportion.LPLLP(AnchorGraph(N_ANCHORS)).fit(X, **asked)
+    small = known.X.copy()
+    small[:267] *= 1e-200
+    fitted(SimpleNamespace(**vars(known) | {"X": small}), at_once, 3)
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_single_precision_that_cannot_hold_squares_is_widened(at_once, known, scale):
+    X = (known.X * scale).astype(np.float32)
+    single = on_one_machine(X, known.bags, known.totals, tol=TOL)
+    model = fitted(SimpleNamespace(**vars(known) | {"X": X}), at_once, 3)
+    assert compared(model, single) == 0
+
+
+def test_a_loop_never_runs_on_nan(at_once, known, monkeypatch):
+    """Whatever makes NaN of sums: the run ends with an error, at its first iteration."""
+    spoiled = lambda bags, ask, lam, *rest: (ask(lam * np.nan).masses, 0.0)  # noqa: E731
+    monkeypatch.setattr(SpanningBags, "met", spoiled)
+    with pytest.raises(InputError, match=r"the soft labels: found .*nan"):
+        fitted(known, at_once)
 
 
 def test_empty_partitions_and_lonely_rows(at_once, known):
@@ -706,6 +928,8 @@ def wrong_inputs(known, folder):
     nan[700, 2], strange[700] = np.nan, "who"
     holed = frame.copy()
     holed.loc[700, "x2"] = np.inf
+    timed = frame.assign(x1=np.datetime64("2024-01-01") + np.arange(800))
+    times = cut(timed[["x1"]].to_numpy(), 3)
     unknown = X[da.from_array(np.ones(800, bool), chunks=267)]
     bags, names = known.bags, ["x0", "x1", "x2", "x3"]
     return {
@@ -722,6 +946,13 @@ def wrong_inputs(known, folder):
             "bag",
             None,
             ["partition 2, row 166, column 'x2': found inf"],
+        ),
+        "times": (times, bags, None, ["partition 0: found values of type datetime64"]),
+        "frame, times": (
+            dd.from_pandas(timed, npartitions=3, sort=False),
+            "bag",
+            ["x0", "x1"],
+            ["partition 0, column 'x1': found cells that are no numbers (times)"],
         ),
         "no such bags": (lazy, "day", None, ["`bags`: found no column 'day'", "'x0', 'bag'"]),
         "no such feature": (lazy, "bag", ["x9"], ["`features`: found no column 'x9'"]),
@@ -1041,9 +1272,10 @@ def test_any_number_of_answers_is_added_up(n):
     assert type(total) is on_labels.Tally
     np.testing.assert_array_equal(total.assigned, [n * (n - 1) / 2, n])
     assert total.n_tied == n * (n - 1) // 2
-    heads = [Done(Head(1, np.array([k], np.uint64))) for k in range(n)]
+    heads = [Done(Head(1, k, np.array([k], np.uint64))) for k in range(n)]
     lowest = cluster.total(heads[::-1], merged, 3)
     assert lowest.n_rows == n
+    assert lowest.largest == n - 1
     np.testing.assert_array_equal(lowest.hashes, np.arange(min(n, 3)))
     assert cluster.n_tasks >= n + 2 * (n > 8)
 
@@ -1448,6 +1680,8 @@ def test_the_command_labels_a_folder(small_folder):
     )
     names = np.array(["sleep", "tv"])[single.transduction_]
     assert table["label"].to_pylist() == names.tolist()
+    assert "rows: 60 rows in 2 files, 1 feature: x\n" in result.stderr
+    assert "not features: row (not asked for), day (the bags)\n" in result.stderr
     assert "a local cluster: 1 worker" in result.stderr
     assert "60 rows in 2 partitions: a worker needs about 0.29 GiB" in result.stderr
     assert "60 rows, 2 partitions, 1 bag in several of them" in result.stderr
@@ -1503,6 +1737,12 @@ def test_commands_that_cannot_work_are_refused(monkeypatch, small_folder):
     )
     refused(*COMMAND, "--output", "rows/", "--force", code=3, says="is the folder that is read")
     refused(*COMMAND, *out, "--keep", "who", says="no column 'who'")
+    refused(*COMMAND[:-2], *out, "--exclude", "x", says=["no column that can be", "x (excluded)"])
+    refused(*COMMAND, *out, "--features", "day", says="a feature that is the bags")
+    other = pq.read_table("rows/1.parquet").drop_columns(["x"])
+    pq.write_table(other, "rows/2.parquet")
+    refused(*COMMAND, *out, says="rows/2.parquet: found no column 'x', which rows/0.parquet has")
+    (small_folder / "rows" / "2.parquet").unlink()
     refused(*COMMAND, *out, "--scheduler", "nonsense", says="the scheduler nonsense: found nobody")
 
     class Impatient(distributed.Client):

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from apportion import PropSVM, Totals
 from apportion.baselines.alternating_svm import PropSVMProblem
+from apportion.baselines.alternating_svm import alternating_svm as annealed
 from apportion.datasets import make_bags, make_xor
 from apportion.multipliers import Groups
 from reference import (
@@ -241,3 +242,23 @@ def test_the_names_of_two_classes_do_not_choose_the_starts(seed):
     swapped = Totals.from_labels(1 - y, bags)
     g = model.fit(X, bags=bags, proportions=swapped).decision_function(X)
     np.testing.assert_allclose(g, -f, atol=1e-9)
+
+
+@pytest.mark.parametrize("C", [5e-324, 1e-320, 1e-310, 1.0])
+def test_annealing_ends_however_small_c_is(C):
+    """A hundred-thousandth of C may be rounded to 0, from where no growth leads to C."""
+    asked = []
+
+    class Counted:
+        def alternate(self, y, now, tol, max_iter):
+            asked.append(now)
+            assert len(asked) < 40
+            return y, None, 1, True
+
+        def objective(self, machine, y, now):
+            return 0.0
+
+    Counted.C = C
+    annealed(Counted(), [np.ones(3)], tol=1e-3, max_iter=5)
+    assert asked[-1] == C
+    assert (np.diff(asked) > 0).all()

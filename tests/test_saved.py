@@ -561,6 +561,35 @@ def test_values_that_do_not_fit_together(content, key, change, message):
     refused(of(content, key, change), message)
 
 
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        (KNN, "voices"),
+        (ANCHOR, "voices"),
+        (RBF, "voices"),
+        (KNN, "overall"),
+        (LABELS, "label_distributions"),
+    ],
+)
+def test_soft_labels_that_are_no_shares_are_refused(content, key):
+    """Negative or huge ones, and rows that do not sum to 1; rounding is let pass."""
+    for value in (-5.0, 1e300, 1.7e308, 1.5, -1e-4):
+        refused(of(content, key, with_value(value)), f"{key}.npy: found row 0 with a least value")
+    refused(of(content, key, lambda a: 0.5 * a), "sum of 0.5")
+    refused(of(content, key, lambda a: np.full_like(a, 1.7e308)), "sum of inf")
+    refused(of(content, key, lambda a: a - a[..., :1] - 1.0), "least value of -")
+    read(of(content, key, lambda a: a * (1.0 + 1e-9) - 1e-12))
+    read(of(content, key, lambda a: a.astype(np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [(KNN, "point_scales"), (KNN, "smallest_distance"), (ANCHOR, "usual_scales")],
+)
+def test_distances_that_rows_cannot_have_are_refused(content, key):
+    refused(of(content, key, with_value(1e301)), f"{key}.npy: found the value 1e.301")
+
+
 def test_flags_are_flags():
     part = members(ANCHOR)["anchor_is_row.npy"]
     refused(changed(ANCHOR, anchor_is_row=part[:-1] + b"\x07"), "the value 7")

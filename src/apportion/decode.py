@@ -8,12 +8,17 @@ import numpy as np
 
 from apportion._typing import BoolArray, FloatArray, IntArray
 from apportion.bags import Bags
+from apportion.exceptions import InputError, name_some
 from apportion.multipliers import GroupBlock, Groups, nearest_totals
+from apportion.tables import largest_size
 from apportion.threads import block_rows, in_threads
 from apportion.transport import transport
 
 GRAIN = 1e-9
 """Soft labels closer than this are tied: differences below it are rounding, not evidence."""
+
+_LARGEST_SCORE = 1e8
+_MOST_ROWS = 2**52
 
 
 class Decoding(NamedTuple):
@@ -112,6 +117,16 @@ def round_to_counts(
     """
     least, most = _whole_bounds(sizes, lower, upper)
     counts = np.clip(np.floor(masses + GRAIN), least, most)
+    # A count of NaN, or one so large that adding 1 changes nothing, would never be right.
+    wrong = ~(np.maximum(np.abs(counts).sum(axis=1), sizes) < _MOST_ROWS)
+    if wrong.any():
+        bag = int(np.argmax(wrong))
+        raise InputError(
+            f"bag number {bag}",
+            f"soft labels that add up to {name_some(masses[bag])} for {sizes[bag]:g} rows",
+            "finite numbers",
+            "look for features, weights or totals that are far too large, and rescale them",
+        )
     rows = np.arange(len(masses))
     while (missing := np.rint(sizes - counts.sum(axis=1))).any():
         behind = np.rint((masses - counts) / GRAIN)
@@ -148,7 +163,15 @@ def bag_counts(F: FloatArray, bags: Bags) -> IntArray:
 
 
 def grains(F: FloatArray) -> IntArray:
-    """Return scores in whole grains."""
+    """Return scores in whole grains; raise where they are NaN, or too large for that."""
+    largest = largest_size(F)
+    if not largest < _LARGEST_SCORE:
+        raise InputError(
+            "the soft labels",
+            f"a size of {largest:g}",
+            "finite numbers near 0 and 1",
+            "look for features or weights that are far too large, and rescale them",
+        )
     return np.rint(F / GRAIN).astype(np.int64)
 
 

@@ -44,7 +44,7 @@ _GRAPHS: dict[str, type[Graph]] = {
 _CLASS_TYPES = {kind.__name__: kind for kind in (bool, int, float, str)}
 _LABELS = {
     "labels": Stored(("rows",), PLACES, below="classes"),
-    "label_distributions": Stored(("rows", "classes")),
+    "label_distributions": Stored(("rows", "classes"), shares=True),
 }
 
 Kind = TypeVar("Kind")
@@ -289,8 +289,10 @@ def _read_model(file: ZipReader, fields: _Fields, classes: AnyArray) -> LPLLP:
     kind, parameters = _description(fields.within("graph"), _GRAPHS)
     state = {key: file.array(key, stored, lengths) for key, stored in kind.stored.items()}
     answers = {
-        "voices": file.array("voices", Stored((kind.voices_are_of, "classes")), lengths),
-        "overall": file.array("overall", Stored(("classes",)), lengths),
+        "voices": file.array(
+            "voices", Stored((kind.voices_are_of, "classes"), shares=True), lengths
+        ),
+        "overall": file.array("overall", Stored(("classes",), shares=True), lengths),
     }
     try:
         graph = kind.from_state(parameters, state)

@@ -13,6 +13,9 @@ import numpy as np
 from apportion._typing import AnyArray, FloatArray, IntArray
 from apportion.exceptions import SupervisionError, name_some
 
+LARGEST = 1e100
+"""The largest size of a feature's values: the squares of larger ones cannot be added up."""
+
 
 class Cells(NamedTuple):
     """A table of totals as it was read; NaN = unknown."""
@@ -295,6 +298,27 @@ def aligned(table: Cells, like: Cells) -> Cells:
     rows = [place[bag] for bag in like.ids]
     columns = [table.classes.index(label) for label in like.classes]
     return Cells(like.ids, like.classes, table.values[np.ix_(rows, columns)])
+
+
+def largest_size(values: AnyArray) -> float:
+    """Return the largest absolute value of features, NaN where one is NaN."""
+    return max(-float(values.min(initial=0.0)), float(values.max(initial=0.0)))
+
+
+def wide_enough(X: Any, largest: float) -> Any:
+    """Return features in a precision that holds the squares of values of this size."""
+    if X.dtype == np.float32 and not 1e-15 < largest < 1e15:
+        return X.astype(np.float64)
+    return X
+
+
+def require_squares(largest: float) -> None:
+    """Raise where features of this size have squares that cannot be represented."""
+    if largest > LARGEST or 0 < largest < 1.0 / LARGEST:
+        raise ValueError(
+            f"X: found values of size {largest:.1e}, whose squares cannot be represented. "
+            "Allowed: sizes from 1e-100 to 1e100. To mend: rescale the features."
+        )
 
 
 def factorize(values: Any, what: str) -> tuple[IntArray, list[Hashable]]:

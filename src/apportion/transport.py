@@ -219,7 +219,15 @@ def _exchange(kinds: _Kinds, shares: IntArray) -> IntArray:
     Of every pair of classes only the cheapest `_SHORTLIST` kinds are looked at while fewer rows
     than that have moved: one chain takes at most one of them away, so the cheapest is among them.
     """
+    left = np.inf
     while (surplus := kinds.surplus(shares)).any():
+        if np.abs(surplus).sum() >= left:
+            raise ValueError(
+                "No move brings the counts nearer to the quotas. Scores must be whole numbers "
+                f"between -{NEVER // 4} and {NEVER // 4}, and quotas must sum to the number of "
+                "rows of their group."
+            )
+        left = np.abs(surplus).sum()
         unmet = np.any(surplus != 0, axis=1)
         rows, some = kinds.only(unmet)
         rounds = 4

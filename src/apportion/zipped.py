@@ -33,6 +33,7 @@ BYTES = ("|u1",)
 LEAST_POSITIVE = 5e-324
 
 _MOST_JSON = 2**24
+_ROUNDING = 1e-6
 _CHUNK = 2**20
 _NEVER_CHANGED = "take a copy of the file that was not changed, or save the model again"
 
@@ -51,6 +52,8 @@ class Stored:
         The range of its values; infinite ones and NaN are never allowed.
     below : str, optional
         The length, by its word, that values are below where they are places in another array.
+    shares : bool
+        Whether each row is shares of a whole: values from 0 to 1 that sum to 1, up to rounding.
     """
 
     shape: tuple[str, ...]
@@ -58,6 +61,7 @@ class Stored:
     least: float = -sys.float_info.max
     most: float = sys.float_info.max
     below: str | None = None
+    shares: bool = False
 
 
 def write_zip(file: PathOrFile, document: Any, arrays: Mapping[str, AnyArray], name: str) -> None:
@@ -156,7 +160,10 @@ class ZipReader:
             flat = np.empty(math.prod(shape), dtype=dtype)
             _fill(stream, flat.view(np.uint8))
         self._check_values(member, flat, stored, lengths)
-        return flat.reshape(shape, order="F" if column_first else "C")
+        array = flat.reshape(shape, order="F" if column_first else "C")
+        if stored.shares:
+            self._check_shares(member, array)
+        return array
 
     def _info(self, member: str) -> zipfile.ZipInfo:
         try:
@@ -211,6 +218,20 @@ class ZipReader:
             if not least <= value <= most:
                 allowed = f"finite numbers from {least:g} to {most:g}"
                 self.refuse(member, f"the value {value}", allowed)
+
+    def _check_shares(self, member: str, array: AnyArray) -> None:
+        """Raise unless every row is shares of a whole."""
+        rows = np.atleast_2d(array)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = rows.sum(axis=1)
+        wrong = (rows < -_ROUNDING).any(axis=1) | ~(np.abs(sums - 1.0) <= _ROUNDING)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            self.refuse(
+                member,
+                f"row {row} with a least value of {rows[row].min():g} and a sum of {sums[row]:g}",
+                "soft labels: numbers from 0 to 1 that sum to 1 in every row",
+            )
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

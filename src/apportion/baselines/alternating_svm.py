@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -156,7 +157,8 @@ def alternating_svm(
     which = np.arange(len(states))
     C, ended, n_fits = _FIRST_SHARE * problem.C, [], 0
     while C < problem.C:
-        C = min(_GROWTH * C, problem.C)
+        # The least normal number stands in for a share of C that is rounded to 0.
+        C = min(max(_GROWTH * C, sys.float_info.min), problem.C)
         states, which = _distinct(states, which)
         ended = Parallel(n_jobs=n_jobs, prefer="threads")(
             delayed(problem.alternate)(y, C, tol, max_iter) for y in states

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from apportion.cli.inputs import feature_notes
 from apportion.cli.show import show_bags
 from apportion.cli.talk import CommandLineError, log_said, say, stages, with_exit_codes
 from apportion.exceptions import counted
@@ -49,9 +50,14 @@ def cluster(
     features: Annotated[
         list[str] | None,
         typer.Option(
-            help="Column to use; may be repeated. If not given, all numbers but the bags.",
-            metavar="COLUMN",
+            help="Column to use, by name or pattern such as 'acc_*'; may be repeated. If not "
+            "given, all numbers that are no ids or times.",
+            metavar="PATTERN",
         ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="Column not to use; may be repeated.", metavar="PATTERN"),
     ] = None,
     keep: Annotated[
         list[str] | None,
@@ -99,15 +105,19 @@ def cluster(
         raise CommandLineError(f"--alpha must be above 0 and below 1. Got {alpha:g}.")
     from apportion.distributed import LPLLP
     from apportion.distributed.cluster import started
+    from apportion.distributed.footers import choose_features, read_footers, require_columns
     from apportion.distributed.output import refuse_output
-    from apportion.distributed.partitions import partitions_of
 
     read = sorted(folder.glob("*.parquet"))
     totals = read_totals(read_sheet(proportions), bags, unit).totals
     names, classes = [file.name for file in read], totals.classes.tolist()
     refuse_output(output, names, read, keep or (), classes, force)
-    chosen = features or None
-    partitions_of(folder, bags, totals.ids, chosen)  # what is wrong with files, before all else
+    footers = read_footers(folder)  # what is wrong with files, before all else
+    chosen, left_out = choose_features(footers, bags, classes, features or (), exclude or ())
+    require_columns(footers, bags, chosen)
+    rows = counted(sum(footer.n_rows for footer in footers), "row")
+    rows = f"{rows} in {counted(len(footers), 'file')}"
+    say(feature_notes(str(folder), rows, chosen, left_out, "numbers"), quiet)
     n_anchors = "auto" if anchors is None else anchors
     model = LPLLP(n_anchors, alpha=alpha, refine=refine, checkpoint=checkpoint)
     with started(scheduler, workers) as (client, where):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -119,14 +119,7 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
         scale=options.scale,
     )
     reasons = {**choice.left_out, **useless}
-    others = name_some((f"{name} ({why})" for name, why in reasons.items()), 12)
-    if not recipe.features:
-        raise FileError(
-            where,
-            f"no column that can be a feature: {others}",
-            "at least one column of numbers or categories that differ",
-            "add one, or name it with --features",
-        )
+    notes = feature_notes(where, counted(table.num_rows, "row"), recipe.names, reasons)
     for name in categorical:
         if name in reasons:
             raise FileError(
@@ -135,10 +128,6 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
                 "columns that are features",
                 "leave it out of --categorical",
             )
-    notes = [
-        f"{where}: {counted(table.num_rows, 'row')}, {counted(len(recipe.names), 'feature')}: "
-        f"{name_some(recipe.names, 12)}"
-    ]
     categories = [
         f"{feature.name} ({counted(len(feature.levels), 'text')}: "
         f"{name_some(map(repr, feature.levels), 3)})"
@@ -146,13 +135,31 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
         if feature.levels is not None
     ]
     if categories:
-        notes.append(f"categories: {name_some(categories, 12)}")
-    if others:
-        notes.append(f"not features: {others}")
+        notes.insert(1, f"categories: {name_some(categories, 12)}")
     ids = id_column(table, None)
     if options.id is None and ids is not None and len(table.column(ids).unique()) < table.num_rows:
         notes.append(f"several rows have the same {ids!r}, or none; --id {ids} refuses that")
     return Features(recipe, choice.ids_and_times, notes)
+
+
+def feature_notes(
+    where: str,
+    rows: str,
+    names: Sequence[str],
+    left_out: Mapping[str, str],
+    allowed: str = "numbers or categories that differ",
+) -> list[str]:
+    """Return which columns are features, and why others are none; raise where there is none."""
+    others = name_some((f"{name} ({why})" for name, why in left_out.items()), 12)
+    if not names:
+        raise FileError(
+            where,
+            f"no column that can be a feature: {others}",
+            f"at least one column of {allowed}",
+            "add one, or name it with --features",
+        )
+    found = f"{where}: {rows}, {counted(len(names), 'feature')}: {name_some(names, 12)}"
+    return [found, *([f"not features: {others}"] if others else [])]
 
 
 def id_column(table: Any, asked: str | None) -> str | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import time
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from apportion._typing import FloatArray
+from apportion._typing import AnyArray, FloatArray
+from apportion.distributed.layout import Layout
 from apportion.distributed.loop import State
 from apportion.distributed.part import Point
 from apportion.exceptions import FileError
@@ -19,6 +22,7 @@ from apportion.totals import Totals
 
 _ARRAYS = ("here", "before")
 _NUMBERS = ("t", "momentum", "size", "leap", "slack", "residual")
+_KINDS = {"rows_digest": "U", "run": "U", "n_rows": "i"}
 _NOT_ONE = (
     OSError,
     ValueError,
@@ -64,6 +68,7 @@ class Checkpoint:
         arrays |= {"energies": np.array(state.energies), "anchors": self._anchors}
         arrays |= {"rows_digest": np.array(state.rows_digest), "run": np.array(self._run)}
         arrays["n_rows"] = np.array(self._n_rows)
+        arrays["digest"] = np.array(_digest(arrays))
         with replacing(self._path, force=True) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)
         self._last = time.monotonic()
@@ -77,11 +82,26 @@ def run_of(totals: Totals, n_partitions: int, **settings: Any) -> str:
     return told.hexdigest()
 
 
-def read_checkpoint(path: Path, run: str) -> tuple[int, FloatArray, State]:
-    """Return the rows, the anchors and the state of an interrupted run."""
+def _digest(arrays: Mapping[str, AnyArray]) -> str:
+    """Return a digest of all that a checkpoint holds."""
+    whole = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        whole.update(repr((name, array.dtype.str, array.shape)).encode() + array.tobytes())
+    return whole.hexdigest()
+
+
+def read_checkpoint(path: Path, run: str, n_features: int) -> tuple[int, FloatArray, State]:
+    """Return the rows, the anchors and the state of an interrupted run.
+
+    Nothing is believed unchecked: a file that was changed, or whose numbers no run could have
+    left behind, is refused.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
+        if str(arrays.pop("digest")) != _digest(arrays):
+            raise ValueError("its contents were changed after they were written")
+        _require_numbers(arrays, n_features)
         numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
         state = State(
             **{name: arrays[name] for name in _ARRAYS},
@@ -96,7 +116,7 @@ def read_checkpoint(path: Path, run: str) -> tuple[int, FloatArray, State]:
     except _NOT_ONE as error:
         raise FileError(
             str(path),
-            f"no checkpoint: {error}",
+            f"no checkpoint that can be used: {error}",
             "a checkpoint that an interrupted run left behind",
             "delete it to begin anew",
         ) from None
@@ -108,3 +128,39 @@ def read_checkpoint(path: Path, run: str) -> tuple[int, FloatArray, State]:
             "delete it to begin anew, or name another file",
         )
     return n_rows, anchors, state
+
+
+def _require_numbers(arrays: Mapping[str, AnyArray], n_features: int) -> None:
+    """Raise a ValueError for numbers that no run leaves behind."""
+    for name, array in arrays.items():
+        kind = _KINDS.get(name, "f")
+        if array.dtype.kind != kind or (kind == "f" and not np.isfinite(array).all()):
+            raise ValueError(f"{name!r} holds something other than finite numbers or text")
+    anchors = arrays["anchors"]
+    if anchors.ndim != 2 or not len(anchors) or anchors.shape[1] != n_features:
+        raise ValueError(f"anchors of shape {anchors.shape} for {n_features} features")
+    least = {"t": 1.0, "size": sys.float_info.min, "n_rows": 1}
+    for name in (*_NUMBERS, "n_rows"):
+        if float(arrays[name]) < least.get(name, 0.0):
+            raise ValueError(f"{name!r} is {float(arrays[name]):g}")
+    if not arrays["momentum"] < 1.0 or arrays["energies"].ndim != 1 or not arrays["energies"].size:
+        raise ValueError("a momentum or energies that no run has")
+
+
+def require_fitting(path: Path, state: State, layout: Layout) -> None:
+    """Raise unless a checkpoint's state is one of these rows, bags and partitions."""
+    n_classes = len(layout.classes)
+    shape = len(layout.masses), 1 if n_classes == 2 else n_classes
+    across = len(layout.across.sizes), n_classes
+    points = state.point, state.point_before
+    fits = state.rows_digest == layout.rows_digest
+    fits &= state.here.shape == state.before.shape == shape
+    fits &= all(one.B.shape in ((0, 0), shape) for one in points)
+    fits &= all(one.multipliers.shape == across for one in points)
+    if not fits:
+        raise FileError(
+            str(path),
+            "the checkpoint of other rows, bags or partitions",
+            "that of a run of these",
+            "delete it to begin anew, or name another file",
+        )

@@ -17,7 +17,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from apportion.bag_report import BagReport
-from apportion.distributed.checkpoint import Checkpoint, read_checkpoint, run_of
+from apportion.distributed.checkpoint import (
+    Checkpoint,
+    read_checkpoint,
+    require_fitting,
+    run_of,
+)
 from apportion.distributed.cluster import Cluster, client_for
 from apportion.distributed.fit import Fitted, fit, learn_anchors
 from apportion.distributed.layout import lay_out
@@ -31,7 +36,7 @@ from apportion.distributed.output import (
 )
 from apportion.distributed.partitions import Partitions, partitions_of
 from apportion.estimators import lp_llp
-from apportion.exceptions import FileError, users_level
+from apportion.exceptions import users_level
 from apportion.files.write import Outputs, require_writable
 from apportion.graph import AnchorGraph
 from apportion.graph.anchor import usual_scales
@@ -200,7 +205,7 @@ class LPLLP(BaseEstimator):
         if source.n_rows is not None:
             self._require_memory(cluster, source, source.n_rows, totals, graph)
         if path is not None and path.exists():
-            n_rows, anchors, resume = read_checkpoint(path, run)
+            n_rows, anchors, resume = read_checkpoint(path, run, source.n_features)
             _log.info("going on from %s, after %d iterations", path, len(resume.energies) - 1)
         else:
             n_rows, anchors = learn_anchors(
@@ -210,13 +215,8 @@ class LPLLP(BaseEstimator):
             self._require_memory(cluster, source, n_rows, totals, graph)
         passed = (lambda state: None) if path is None else Checkpoint(path, n_rows, anchors, run)
         layout = lay_out(cluster, source.rows, totals, anchors, self.n_nearest)
-        if resume is not None and resume.rows_digest != layout.rows_digest:
-            raise FileError(
-                str(path),
-                "the checkpoint of other rows, bags or partitions",
-                "that of a run of these",
-                "delete it to begin anew, or name another file",
-            )
+        if path is not None and resume is not None:
+            require_fitting(path, resume, layout)
         found = fit(
             cluster,
             layout,

@@ -25,6 +25,7 @@ from apportion.multipliers import nearest_totals
 from apportion.progress import tell
 from apportion.refine import MOST_ROUNDS
 from apportion.solve import Status
+from apportion.tables import require_squares
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ def learn_anchors(
     first: Head = cluster.total(cluster.on_each(head, found), merged, most)
     if not first.n_rows:
         raise SupervisionError("`X`", "no rows", "at least one", "check where they are read from")
+    require_squares(first.largest)
     number = wanted(first.n_rows)
     hashes = first.hashes[: rows_for_anchors(number)]
     samples = cluster.on_each(up_to, found, int(hashes[-1]))

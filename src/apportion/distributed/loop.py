@@ -22,6 +22,7 @@ from apportion.distributed.cluster import Cluster
 from apportion.distributed.layout import Layout
 from apportion.distributed.part import Point
 from apportion.distributed.steps import Sums, added, answered
+from apportion.exceptions import InputError
 from apportion.graph.propagate import Cholesky
 from apportion.progress import tell
 from apportion.solve import Status
@@ -215,7 +216,15 @@ class Loop:
         A = sums.anchors
         shared = np.vdot(A, self._factor.solve(A))
         alpha = self.alpha
-        return 0.5 * self.weight * alpha * (sums.square - (1.0 - alpha) * float(shared))
+        energy = 0.5 * self.weight * alpha * (sums.square - (1.0 - alpha) * float(shared))
+        if not math.isfinite(energy + sums.leap):
+            raise InputError(
+                "the soft labels",
+                f"an energy of {energy:g} and a step of {sums.leap:g}",
+                "finite numbers",
+                "look for features or totals that are far too large, and rescale them",
+            )
+        return energy
 
     def _square(self, sums: Sums) -> float:
         return sums.square if self.weight == 1.0 else sums.square + sums.others

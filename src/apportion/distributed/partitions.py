@@ -13,10 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apportion._typing import FloatArray, IntArray
+from apportion.distributed.footers import (
+    NOTHING,
+    NUMBERS,
+    kind_of,
+    no_numbers,
+    read_footers,
+    reading,
+    require_columns,
+    unified,
+)
 from apportion.distributed.sample import Rows
 from apportion.exceptions import FileError, SupervisionError, name_some
 from apportion.files.read import no_column
-from apportion.tables import _vector, factorize, plain_name
+from apportion.tables import LARGEST, _vector, factorize, largest_size, plain_name, wide_enough
 from apportion.threads import slices
 
 _BLOCK_ROWS = 2**12
@@ -63,7 +73,8 @@ def partitions_of(
     ids : sequence
         The bags that have totals.
     features : sequence of str, optional
-        Of a dataframe or folder: the columns to use; by default all numbers but the bags.
+        Of a dataframe or folder: the columns to use; by default all numbers but the bags, of a
+        folder in any of its files.
     """
     place = _place(ids)
     if isinstance(X, str | PathLike):
@@ -171,52 +182,42 @@ def _of_frame(X: Any, bags: Any, place: Any, features: Sequence[str] | None) -> 
 def _of_folder(path: Path, bags: Any, place: Any, features: Sequence[str] | None) -> Partitions:
     import dask
 
-    files = sorted(path.glob("*.parquet"))
-    if not files:
-        raise FileError(
-            str(path), "no Parquet file", "a folder of .parquet files", "check the path"
-        )
+    footers = read_footers(path)
     if not isinstance(bags, str):
         raise SupervisionError(
             "`bags`", f"a {type(bags).__name__}", "the name of a column", "name the column of bags"
         )
-    first = str(files[0])
-    there = columns_of(first)
-    for name in (bags, *(features or ())):
-        _require_column(name, there, first)
-    chosen = _numbers(first, bags) if features is None else list(features)
-    _require_features(chosen, bags, first)
+    chosen = list(features or ())
+    if features is None:
+        schema = unified(footers)
+        chosen = [one.name for one in schema if one.name != bags and kind_of(one.type) == NUMBERS]
+    _require_features(chosen, bags, str(path))
+    require_columns(footers, bags, chosen)
+    files = [footer.file for footer in footers]
     read = dask.delayed(read_part, pure=False)
     rows = [read(str(file), str(file.absolute()), bags, place, chosen) for file in files]
-    return Partitions(rows, len(chosen), _n_rows(files), chosen, files)
-
-
-def _n_rows(files: Sequence[Path]) -> int:
-    """Return the rows of Parquet files, as their footers tell."""
-    import pyarrow.parquet as pq
-
-    total = 0
-    for file in files:
-        with _reading(str(file)):
-            total += pq.read_metadata(file).num_rows
-    return total
+    n_rows = sum(footer.n_rows for footer in footers)
+    return Partitions(rows, len(chosen), n_rows, chosen, files)
 
 
 def read_part(
     file: str, path: str, bags: str, place: Mapping[Hashable, int], features: Sequence[str]
 ) -> Rows:
     """Return the rows of a Parquet file, which errors call `file` and which is at `path`."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with _reading(file):
+    with reading(file):
         schema = pq.read_schema(path)
         for name in (bags, *features):
             _require_column(name, schema.names, file)
         table = pq.read_table(path, columns=[*features, bags])
     columns = []
     for name in features:
-        with _numbers_of(file, name):
-            columns.append(table.column(name).to_numpy().astype(np.float64, copy=False))
+        cells = table.column(name)
+        if kind_of(cells.type) not in (NUMBERS, NOTHING):
+            raise no_numbers(file, name, cells.type)
+        columns.append(cells.cast(pa.float64(), safe=False).to_numpy())
     encoded = table.column(bags).unify_dictionaries().combine_chunks().dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     ids = Ids(encoded.dictionary.to_pylist(), codes)
@@ -250,24 +251,8 @@ def columns_of(file: str) -> list[str]:
     """Return the columns of a Parquet file."""
     import pyarrow.parquet as pq
 
-    with _reading(file):
+    with reading(file):
         return list(pq.read_schema(file).names)
-
-
-@contextmanager
-def _reading(file: str) -> Iterator[None]:
-    """Name the file that cannot be read."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise FileError(
-            file,
-            f"what cannot be read as Parquet: {str(error).splitlines()[0].rstrip('.')}",
-            "a whole Parquet file that every worker can reach",
-            "restore the file, or take it out of the folder",
-        ) from None
 
 
 @contextmanager
@@ -284,20 +269,6 @@ def _numbers_of(name: str, column: str) -> Iterator[None]:
         ) from None
 
 
-def _numbers(file: str, bags: str) -> list[str]:
-    """Return the columns of numbers of a Parquet file, but for the bags."""
-    import pyarrow.parquet as pq
-    import pyarrow.types as kinds
-
-    with _reading(file):
-        schema = pq.read_schema(file)
-    return [
-        one.name
-        for one in schema
-        if one.name != bags and (kinds.is_floating(one.type) or kinds.is_integer(one.type))
-    ]
-
-
 def _rows_of_frame(
     frame: Any, bags: Any, place: Mapping[Hashable, int], name: str, features: Sequence[str]
 ) -> Rows:
@@ -305,6 +276,8 @@ def _rows_of_frame(
     columns = []
     for column in features:
         with _numbers_of(name, column):
+            if frame[column].dtype.kind in "mM":
+                raise TypeError("times")
             columns.append(frame[column].to_numpy(dtype=np.float64, na_value=np.nan))
     return _rows(side_by_side(columns, len(frame)), cells, place, name, features)
 
@@ -316,16 +289,20 @@ def _rows_of(X: Any, bags: Any, place: Mapping[Hashable, int], name: str) -> Row
 def _rows(X: FloatArray, bags: Any, place: Mapping[Hashable, int], name: str, columns: Any) -> Rows:
     """Return rows with their bags' positions; raise for what cannot be used, naming the place."""
     if X.dtype not in (np.float32, np.float64):
+        if X.dtype.kind not in "biufO":
+            raise FileError(name, f"values of type {X.dtype}", "numbers", "turn them into numbers")
         X = X.astype(np.float64)
-    if not np.isfinite(X).all():
-        row, column = (int(one[0]) for one in np.nonzero(~np.isfinite(X)))
+    largest = largest_size(X)
+    if not largest <= LARGEST:
+        row, column = (int(one[0]) for one in np.nonzero(~(np.abs(X) <= LARGEST)))
         what = f"column {column}" if columns is None else f"column {columns[column]!r}"
         raise FileError(
             f"{name}, row {row}, {what}",
             repr(float(X[row, column])),
-            "finite numbers",
-            "fill the cell or drop the row",
+            "finite numbers between -1e100 and 1e100",
+            "correct or fill the cell, drop the row, or rescale the column",
         )
+    X = wide_enough(X, largest)
     if isinstance(bags, Ids):
         places, found = factorize(bags.distinct, "bag id")
         codes: IntArray = np.append(places, -1)[bags.codes]

@@ -8,6 +8,7 @@ import numpy as np
 
 from apportion._typing import FloatArray, IntArray, UIntArray
 from apportion.hashing import hash_sample, row_hashes
+from apportion.tables import largest_size
 
 
 class Rows(NamedTuple):
@@ -25,16 +26,18 @@ class Sample(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The lowest hashes, and of how many rows."""
+    """The lowest hashes, of how many rows, and the largest size of these rows' features."""
 
     n_rows: int
+    largest: float
     hashes: UIntArray
 
 
 class Lowest(NamedTuple):
-    """The rows of the lowest hashes of a partition, which stay there, and its number of rows."""
+    """The rows of the lowest hashes of a partition, which stay there; number and size of all."""
 
     n_rows: int
+    largest: float
     sample: Sample
 
 
@@ -42,18 +45,19 @@ def lowest(rows: Rows, most: int) -> Lowest:
     """Return the rows of the lowest hashes."""
     first = hash_sample(rows.X, most)
     X = np.asarray(rows.X)[first]
-    return Lowest(len(rows.X), Sample(row_hashes(X), X))
+    return Lowest(len(rows.X), largest_size(rows.X), Sample(row_hashes(X), X))
 
 
 def head(found: Lowest) -> Head:
     """Return the hashes alone."""
-    return Head(found.n_rows, found.sample.hashes)
+    return Head(found.n_rows, found.largest, found.sample.hashes)
 
 
 def merged(heads: list[Head], most: int) -> Head:
     """Return the lowest hashes of several partitions."""
     hashes = np.sort(np.concatenate([one.hashes for one in heads]))
-    return Head(sum(one.n_rows for one in heads), hashes[:most])
+    largest = max(one.largest for one in heads)
+    return Head(sum(one.n_rows for one in heads), largest, hashes[:most])
 
 
 def up_to(found: Lowest, highest: int) -> Sample:

@@ -32,7 +32,13 @@ from apportion.exceptions import BagDesignWarning, SupervisionError, users_level
 from apportion.hashing import hash_ranks
 from apportion.metrics import bag_errors, soft
 from apportion.project import reconcile
-from apportion.tables import columns_for, factorize
+from apportion.tables import (
+    columns_for,
+    factorize,
+    largest_size,
+    require_squares,
+    wide_enough,
+)
 from apportion.threads import BLOCK_ROWS, reproducible_sums, slices, with_reproducible_sums
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
@@ -261,7 +267,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError(f"{_text_column(X)}: {error}. Drop or encode it.") from error
             raise
         values = X.data if sparse.issparse(X) else X
-        largest = max(-float(values.min(initial=0.0)), float(values.max(initial=0.0)))
+        largest = largest_size(values)
         if not math.isfinite(largest):
             if sparse.issparse(X):
                 cells = X.tocoo()
@@ -282,14 +288,8 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
                 f"row {i}, {column}: found {kind}. Allowed: finite numbers. To mend: fill the cell "
                 "(e.g. sklearn.impute.SimpleImputer) or drop the row."
             )
-        if X.dtype == np.float32 and not 1e-15 < largest < 1e15:
-            X = X.astype(np.float64)  # float32 could not hold the squares
-        if largest > 1e100 or 0 < largest < 1e-100:
-            raise ValueError(
-                f"X: found values of size {largest:.1e}, whose squares cannot be represented. "
-                "Allowed: sizes from 1e-100 to 1e100. To mend: rescale the features."
-            )
-        return X
+        require_squares(largest)
+        return wide_enough(X, largest)
 
     def _matched(self, X: Any, y: Any, bags: Any, proportions: Any) -> Bags:
         """Return rows matched with supervision, after scikit-learn's checks of labels."""

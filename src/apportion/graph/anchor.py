@@ -70,7 +70,7 @@ class AnchorGraph(Graph):
 
     stored: ClassVar[Mapping[str, Stored]] = {
         "anchors": Stored(("anchors", "features"), least=-1e100, most=1e100),
-        "usual_scales": Stored(("anchors",), least=0.0),
+        "usual_scales": Stored(("anchors",), least=0.0, most=1e300),
         "anchor_is_row": Stored(("anchors",), FLAGS, most=1.0),
     }
     voices_are_of: ClassVar[str] = "anchors"

@@ -65,8 +65,8 @@ class KNNGraph(Graph):
     stored: ClassVar[Mapping[str, Stored]] = {
         "points": Stored(("points", "features"), least=-1e100, most=1e100),
         "point_of_row": Stored(("rows",), PLACES, below="points"),
-        "point_scales": Stored(("points",), least=LEAST_POSITIVE),
-        "smallest_distance": Stored((), least=LEAST_POSITIVE),
+        "point_scales": Stored(("points",), least=LEAST_POSITIVE, most=1e150),
+        "smallest_distance": Stored((), least=LEAST_POSITIVE, most=1e150),
     }
 
     scales_: FloatArray
