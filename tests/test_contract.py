@@ -51,6 +51,7 @@ ESTIMATORS = {
     "PropSVM": PropSVM(n_starts=2, random_state=0),
     "PropSVM linear": PropSVM("linear", C=1.0, n_starts=2, random_state=0),
     "MeanMap": MeanMap(),
+    "MeanMap rbf": MeanMap("rbf"),
     "MeanMap poly": MeanMap("poly", coef0=1.0),
     "EMLLP": EMLLP(tol=1e-2, random_state=0),
     "EMLLP forest": EMLLP(RandomForestClassifier(5), max_iter=3, random_state=0),
@@ -58,6 +59,8 @@ ESTIMATORS = {
 KEEPS_COUNTS = [name for name in ESTIMATORS if ESTIMATORS[name].decode == "quota"]
 KEEPS_TOTALS = [name for name in ESTIMATORS if name not in ("LabelPropagation", "WeightedKNN")]
 INVENTS_CLUSTERS = ["PropSVM", "PropSVM linear", "EMLLP forest"]
+IN_UNITS_OF_X = ["LPLLP rbf", "PropSVM linear", "EMLLP forest"]
+"""γ of this graph, C of a linear machine and a forest's smallest split have the unit of X."""
 
 every_estimator = pytest.mark.parametrize("name", ESTIMATORS)
 
@@ -142,6 +145,45 @@ def test_permuting_rows_and_bags_where_many_bags_hold_the_same_rows(name):
     shuffled = clone(ESTIMATORS[name]).fit(X[order], bags=bags[order], proportions=table)
     np.testing.assert_allclose(
         shuffled.label_distributions_, whole.label_distributions_[order], atol=1e-3
+    )
+
+
+@every_estimator
+@pytest.mark.parametrize(
+    "offset", [2.0**24, 1.7e9, [1.7e9, 0.0]], ids=["2**24", "epoch", "one column"]
+)
+def test_translation_changes_no_label(name, offset):
+    if name == "EMLLP forest":
+        pytest.skip("a forest draws its rows in the order of their hashes")
+    X, new, bags, totals = groups_apart(3)
+    model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    moved = clone(ESTIMATORS[name]).fit(X + offset, bags=bags, proportions=totals)
+    assert_same_answers(moved, new + offset, model, new)
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in IN_UNITS_OF_X])
+@pytest.mark.parametrize(("scale", "offset"), [(2.0**-30, 0.0), (2.0**30, 0.0), (2.0**-10, 1.7e9)])
+def test_scaling_changes_no_label(name, scale, offset):
+    X, new, bags, totals = groups_apart(2)
+    model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    scaled = clone(ESTIMATORS[name]).fit((X + offset) * scale, bags=bags, proportions=totals)
+    assert_same_answers(scaled, (new + offset) * scale, model, new)
+
+
+def groups_apart(c):
+    """Return rows in groups far apart, new rows, and bags; offsets take no digit from any row."""
+    centers = [[0.0, 0.0], [16.0, 4.0], [4.0, 16.0]][:c]
+    X, y = make_blobs(60, centers=centers, random_state=0)
+    X = np.round(X * 1024) / 1024
+    bags, totals = make_bags(None, y, 10, random_state=0)
+    return X, X[::4] + 1 / 16, bags, totals
+
+
+def assert_same_answers(one, one_new, other, other_new):
+    np.testing.assert_array_equal(one.transduction_, other.transduction_)
+    np.testing.assert_array_equal(one.predict(one_new), other.predict(other_new))
+    np.testing.assert_allclose(
+        one.predict_proba(one_new), other.predict_proba(other_new), atol=1e-3
     )
 
 

@@ -15,6 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 from apportion import EMLLP, MeanMap, PropSVM, Totals
 from apportion.bags import match_bags
@@ -144,6 +145,26 @@ def test_pipelines_and_routing():
     with sklearn.config_context(enable_metadata_routing=True):
         routed = EMLLP(learner).fit(X, bags=bags, proportions=totals)
     np.testing.assert_array_equal(routed.predict_proba(X), plain.predict_proba(X))
+
+
+def test_trees_see_rows_far_from_0_as_if_they_were_near():
+    seen, (X, _, bags, totals) = [], clouds(0)
+    X = np.round(X * 1024) / 1024
+    for offset in (0.0, 1.7e9):
+        EMLLP(Recorder(seen), max_iter=1).fit(X + offset, bags=bags, proportions=totals)
+    near, far = (rows for rows, _, _ in seen[::2])
+    near = near - near.mean(axis=0)
+    np.testing.assert_allclose(np.sort(near, axis=0), np.sort(far, axis=0), atol=1e-6)
+    tree = DecisionTreeClassifier(min_samples_leaf=10, random_state=0)
+    model = EMLLP(tree, random_state=0).fit(X + 1.7e9, bags=bags, proportions=totals)
+    here = EMLLP(tree, random_state=0).fit(X, bags=bags, proportions=totals)
+    assert (model.predict(X + 1.7e9) == here.predict(X)).mean() > 0.9
+
+
+def test_a_pipeline_sees_rows_as_they_are():
+    seen, (X, _, bags, totals) = [], clouds(0)
+    EMLLP(make_pipeline(Recorder(seen)), max_iter=1).fit(X + 1e6, bags=bags, proportions=totals)
+    assert min(rows.min() for rows, _, _ in seen) > 9e5
 
 
 def test_learners_that_cannot_serve_are_refused():

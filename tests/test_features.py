@@ -337,3 +337,16 @@ def test_roles_are_no_features():
     assert choose_columns(table, roles={"a": "the bags"}) == (["b"], {"a": "the bags"}, [])
     with pytest.raises(FileError, match="column 'a': found a feature that is the bags"):
         choose_columns(table, features=["a"], roles={"a": "the bags"})
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_single_precision_keeps_what_tells_rows_far_from_0_apart(scale, monkeypatch):
+    monkeypatch.setattr("apportion.features.recipe._SINGLE_FROM", 0)
+    times = np.arange(50.0)
+    table = pa.table({"time": times + 1.7e9, "near": times})
+    rows = learn(table, scale=scale)[0].encode(table, place).rows
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(np.ptp(rows, axis=0), np.ptp(rows[:, 1]), rtol=1e-5)
+    assert len(np.unique(rows[:, 0])) == 50
+    if not scale:
+        np.testing.assert_array_equal(rows[:, 1], times)

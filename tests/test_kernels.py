@@ -14,7 +14,13 @@ from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_ke
 from apportion import InvCal, MeanMap, PropSVM, Totals
 from apportion.bags import match_bags
 from apportion.baselines import kernels
-from apportion.baselines.kernels import Expansion, Kernel, kernel_features, resolve_kernel
+from apportion.baselines.kernels import (
+    Expansion,
+    Kernel,
+    centre_of,
+    kernel_features,
+    resolve_kernel,
+)
 from apportion.baselines.known_bags import known_bags
 
 X = np.random.default_rng(0).normal(size=(50, 3))
@@ -96,8 +102,11 @@ def test_fewer_kernel_features_are_the_nystroem_approximation():
     assert 0 < unexplained < 0.5
 
 
-def test_gamma_scale_is_that_of_scikit_learn():
-    assert resolve_kernel("rbf", "scale", 3, 0.0, X).gamma == pytest.approx(1 / (3 * X.var()))
+def test_gamma_scale_is_that_of_scikit_learn_for_centred_features():
+    centred = X - X.mean(axis=0)
+    for rows in (centred, X + np.array([1.7e9, 0.0, 5.0])):
+        gamma = resolve_kernel("rbf", "scale", 3, 0.0, rows).gamma
+        assert gamma == pytest.approx(1 / (3 * centred.var()))
     assert resolve_kernel("rbf", "scale", 3, 0.0, np.zeros((4, 2))).gamma == 1.0
     assert resolve_kernel("rbf", 0.7, 3, 0.0, X).gamma == 0.7
 
@@ -229,3 +238,50 @@ def test_a_precomputed_kernel_is_not_kept(estimator):
     assert len(pickle.dumps(model.expansion_)) < 8 * 50 * 10
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         model.predict(sparse.csr_array(whole[:3]))
+
+
+def test_the_centre_is_exact_however_far_rows_lie():
+    rows = np.round(np.random.default_rng(3).normal(size=(4096, 2)) * 1024) / 1024
+    centre = centre_of(rows + 2.0**40)
+    np.testing.assert_allclose(centre - 2.0**40, rows.mean(axis=0), atol=2.0**-12)
+    np.testing.assert_array_equal(centre, centre_of(rows[::-1] + 2.0**40))
+
+
+@pytest.mark.parametrize("gamma", [1.0, 1e6])
+@pytest.mark.parametrize("width", [1e-5, 1e-6])
+def test_rounding_does_not_make_a_kernel_indefinite(gamma, width):
+    """Groups so tight, for their distance, that k(x, z) within a group is 1 but for rounding."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(6), 6)[:, None] * 100.0
+    for d in (1, 3):
+        rows = width * rng.normal(size=(36, d)) + group
+        Z, _, V, _ = kernel_features(Kernel("rbf", gamma), rows, 36)
+        np.testing.assert_allclose(Z @ Z.T, rbf_kernel(rows, gamma=gamma), atol=1e-3)
+        assert np.isfinite(V).all()
+        labels = np.arange(36) % 5
+        totals = Totals.from_labels(labels, np.arange(36) % 4)
+        model = MeanMap("rbf", gamma=gamma).fit(
+            rows + 1e4, bags=np.arange(36) % 4, proportions=totals
+        )
+        assert np.isfinite(model.label_distributions_).all()
+
+
+def test_a_kernel_of_the_users_sees_the_rows_as_they_are():
+    def counts(a, b):
+        assert min(a.min(), b.min()) >= 0
+        return np.sqrt(a) @ np.sqrt(b).T
+
+    rows = np.random.default_rng(0).integers(0, 9, (50, 3)).astype(float)
+    for estimator in (InvCal, MeanMap, PropSVM):
+        fitted(estimator(counts, random_state=0), rows).predict(rows)
+
+
+@pytest.mark.parametrize("estimator", [InvCal, MeanMap, PropSVM])
+def test_linear_coefficients_are_those_of_the_rows_as_they_are(estimator):
+    model = fitted(estimator("linear", random_state=0), X + 100.0)
+    np.testing.assert_allclose(
+        (X + 100.0) @ model.coef_.T + model.intercept_, model.expansion_(X + 100.0), atol=1e-9
+    )
+    if estimator is MeanMap:
+        here = fitted(MeanMap(), X).class_means_
+        np.testing.assert_allclose(model.class_means_, here + 100.0)

@@ -229,6 +229,23 @@ def test_too_few_alternations_are_reported(monkeypatch):
         PropSVM("linear", max_iter=7).fit(X, bags=bags, proportions=totals)
 
 
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e9])
+def test_a_margin_that_is_hard_enough_is_made_no_harder(size, monkeypatch):
+    weights = []
+
+    def watched(self, y, C, *, fit=PropSVMProblem.fit):
+        weights.append(C)
+        return fit(self, y, C)
+
+    monkeypatch.setattr(PropSVMProblem, "fit", watched)
+    X, _, bags, totals = clouds(0)
+    model = PropSVM("linear", n_starts=2, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"C=1 is too large for rows of variance"):
+        model.fit(size * X, bags=bags, proportions=totals)
+    assert max(weights) <= 1.001e4
+    assert np.isfinite(model.decision_function(size * X)).all()
+
+
 def test_other_methods_are_still_to_come():
     with pytest.raises(ValueError, match="'method' parameter of PropSVM must be one of"):
         PropSVM(method="convex").fit(np.eye(3), [0, 1, 1])

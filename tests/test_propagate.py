@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import reference
-from apportion.graph import PrecomputedGraph, Propagated, metric_weights, propagator, row_parts
+from apportion.graph import (
+    PrecomputedGraph,
+    Propagated,
+    metric_weights,
+    propagate,
+    propagator,
+    row_parts,
+)
 
 
 def random_graph(n, seed, density=1.0):
@@ -104,11 +111,46 @@ def test_sparse_residual_is_checked_and_small():
 
 
 @pytest.mark.parametrize("alpha", [0.999, 0.99999])
-def test_sparse_residual_is_small_even_for_long_walks(alpha):
+def test_sparse_residual_is_small_even_for_long_walks(alpha, monkeypatch):
+    monkeypatch.setattr(propagate, "_FACTORED_ROWS", 0)
     W = random_graph(50, 5, 0.2)
     P = propagator(PrecomputedGraph().fit(sparse.csr_array(W)), alpha)
     P(np.random.default_rng(0).random((50, 3)))
     assert 0 < P.residual < 1e-8
+
+
+@pytest.mark.parametrize("alpha", [0.99999, 1 - 1e-9])
+def test_a_walk_without_end_takes_no_more_steps(alpha, monkeypatch):
+    """Its limit is the mean of every island, weighted by the degrees."""
+
+    def step(*_):
+        raise AssertionError("a step was taken")
+
+    monkeypatch.setattr(propagate._SparsePropagator, "_step", step)
+    W = np.zeros((40, 40))
+    W[:20, :20], W[20:, 20:] = random_graph(20, 1), random_graph(20, 2)
+    P = propagator(PrecomputedGraph().fit(sparse.csr_array(W)), alpha, floor=0.0)
+    Y = np.random.default_rng(0).random((40, 2))
+    degrees = W.sum(axis=1)[:, None]
+    for island in (slice(0, 20), slice(20, 40)):
+        mean = (degrees * Y)[island].sum(axis=0) / degrees[island].sum()
+        np.testing.assert_allclose(P(Y)[island], np.tile(mean, (20, 1)), atol=1e-4)
+
+
+@pytest.mark.parametrize("form", [0, 1], ids=["dense", "sparse"])
+def test_alpha_of_which_rounding_leaves_nothing_is_refused(form):
+    graph = both_forms(random_graph(20, 1))[form]
+    with pytest.raises(ValueError, match="so near to 1 that rounding would decide"):
+        propagator(graph, 1 - 2**-53)
+    propagator(graph, 1 - 2**-53, order=2)
+
+
+def test_too_long_a_walk_among_many_rows_is_refused(monkeypatch):
+    monkeypatch.setattr(propagate, "_FACTORED_ROWS", 10)
+    graph = PrecomputedGraph().fit(sparse.csr_array(random_graph(50, 5, 0.2)))
+    propagator(graph, 0.99999)
+    with pytest.raises(ValueError, match=r"alpha=0.9999999 .* 50 rows: .* \d\d,\d\d\d steps"):
+        propagator(graph, 0.9999999)
 
 
 def test_metric_is_the_degrees_above_a_floor():

@@ -304,6 +304,31 @@ def test_a_flat_energy_is_not_taken_for_an_end():
     np.testing.assert_allclose(solution.F, nearly.F, atol=1e-2)
 
 
+@pytest.mark.parametrize(
+    ("gamma", "alpha", "solver"),
+    [
+        *((0.3, alpha, "accelerated") for alpha in (1e-300, 1e-12, 1e-9, 1e-7)),
+        *((1e12, 0.5, solver) for solver in ("accelerated", "plain")),
+    ],
+)
+def test_an_energy_flatter_than_rounding_soon_comes_to_its_end(gamma, alpha, solver, monkeypatch):
+    """The last graph has no ties at all: every feasible answer is as good."""
+    projections = []
+
+    def counted(self, F, *, project=MassProjection.__call__):
+        projections.append(self)
+        return project(self, F)
+
+    monkeypatch.setattr(MassProjection, "__call__", counted)
+    rng = np.random.default_rng(0)
+    bags = match_bags(60, bags=np.arange(60) % 6, proportions=rng.dirichlet(np.ones(3), 6))
+    graph = RBFGraph(gamma).fit(rng.normal(size=(60, 2)))
+    found = solve(graph, bags, Settings(alpha=alpha, solver=solver, n_probes=2))
+    assert found.status is Status.CONVERGED
+    assert found.residual < 1e-9
+    assert len(projections) < 500
+
+
 def test_xor_needs_far_fewer_accelerated_iterations():
     fast = slow = 0
     for seed in range(3):

@@ -46,6 +46,9 @@ _HARDLY_ANY = 1e-4
 _DRIFT = 1e-12
 """What travels with P from step to step is known up to rounding; below this, P is found anew."""
 
+_ROUNDING = 1e-11
+"""Projections leave 1e-12 over: no step is exact beyond about this share of the soft labels."""
+
 _INEXACT = 0.1
 """P of a step is found up to this share of the gradient that the step follows."""
 
@@ -192,8 +195,11 @@ class Problem:
         return self.length(F - stepped) / self.norm(F)
 
     def enough(self, tol: float) -> float:
-        """Return the stationarity at which to stop: a flat energy moves little in a step."""
-        return tol * min(self.steepest, 1.0)
+        """Return the stationarity at which to stop: a flat energy moves little in a step.
+
+        Where it is so flat that rounding moves soft labels farther, rounding is where to stop.
+        """
+        return max(tol * min(self.steepest, 1.0), min(tol, _ROUNDING))
 
     def solution(
         self, F: FloatArray, PF: Propagated, status: Status, energies: list[float]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,7 +116,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Expansion:
-    """The functions f_h(x) = Σ_j k(x, z_j) β_jh + b_h.
+    """The functions f_h(x) = Σ_j k(x - m, z_j) β_jh + b_h.
 
     Attributes
     ----------
@@ -128,40 +128,68 @@ class Expansion:
         β.
     intercept : ndarray of shape (n_functions,)
         b.
+    centre : ndarray of shape (n_features,), or None
+        m; None where the kernel sees the rows as they are.
     """
 
     kernel: Kernel
     rows: FloatArray
     weights: FloatArray
     intercept: FloatArray
+    centre: FloatArray | None = None
 
     def __call__(self, X: FloatArray) -> FloatArray:
         """Return the functions' values, of shape (n_new, n_functions)."""
-        return self.kernel.times(X, self.rows, self.weights) + self.intercept
+        return self.kernel.times(moved(X, self.centre), self.rows, self.weights) + self.intercept
 
     def compact(self) -> Expansion:
         """Return the same functions, without rows of weight 0; a linear one as coefficients."""
         if self.kernel.linear:
-            d = self.rows.shape[1]
-            return Expansion(self.kernel, np.eye(d), self.coefficients.T, self.intercept)
+            return replace(self, rows=np.eye(self.rows.shape[1]), weights=self.coefficients.T)
         if self.kernel.name == "precomputed":
-            none = np.empty((len(self.weights), 0))
-            return Expansion(self.kernel, none, self.weights, self.intercept)
+            return replace(self, rows=np.empty((len(self.weights), 0)))
         used = np.any(self.weights != 0, axis=1)
-        return Expansion(self.kernel, self.rows[used], self.weights[used], self.intercept)
+        return replace(self, rows=self.rows[used], weights=self.weights[used])
 
     @property
     def coefficients(self) -> FloatArray:
         """The weights of the features, of shape (n_functions, n_features); linear kernel only."""
         return np.asarray((self.rows.T @ self.weights).T)
 
+    @property
+    def constant(self) -> FloatArray:
+        """The intercepts of `coefficients`, which are those of rows that are not centred."""
+        if self.centre is None:
+            return self.intercept
+        return np.asarray(self.intercept - self.coefficients @ self.centre)
+
 
 def resolve_kernel(kernel: Any, gamma: Any, degree: float, coef0: float, X: FloatArray) -> Kernel:
-    """Return the kernel with its γ: `"scale"` is 1 / (n_features · variance of X)."""
+    """Return the kernel with its γ: `"scale"` is 1 / (sum of the features' variances)."""
     if gamma == "scale":
-        variance = float(np.var(X)) if X.size else 0.0
-        gamma = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        variance = float(X.var(axis=0).sum()) if X.size else 0.0
+        gamma = 1.0 / variance if variance > 0 else 1.0
     return Kernel(kernel, float(gamma), float(degree), float(coef0))
+
+
+def centre_of(X: FloatArray) -> FloatArray:
+    """Return the mean of the rows, to the last digit or so however far from 0 they lie.
+
+    The first mean is off by the rounding of n sums of large numbers. The mean of what then remains,
+    which is small, corrects it.
+
+    Examples
+    --------
+    >>> (centre_of(np.array([[1.0], [2.0], [6.0]]) + 2.0**40) - 2.0**40).tolist()
+    [3.0]
+    """
+    rough = X.mean(axis=0, dtype=np.float64)
+    return np.asarray(rough + (X - rough).mean(axis=0))
+
+
+def moved(X: FloatArray, centre: FloatArray | None) -> FloatArray:
+    """Return the rows seen from the centre, in double precision; as they are without one."""
+    return X if centre is None else np.asarray(X - centre)
 
 
 def centred(inner: FloatArray, linear: bool, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -196,6 +224,10 @@ def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatu
     Each step takes the row that is explained least so far, until none is left or there are
     `max_rank`: then it is the Nyström approximation on these rows. Only their columns of K are
     made.
+
+    What is left of k(x, x) is never negative but by the rounding of K. So it ends, too, when no
+    more is left than rounding has taken too much elsewhere: to divide by that would only blow
+    rounding up.
     """
     own = kernel.diagonal(X)
     largest = float(own.max(initial=0.0))
@@ -215,10 +247,11 @@ def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatu
     pivots: list[int] = []
     for step in range(rank):
         pivot = int(np.argmax(left))
-        if left[pivot] <= 1e-10 * largest:
+        if left[pivot] <= max(1e-10 * largest, -float(left.min())):
             break
         column = X[:, pivot] if kernel.name == "precomputed" else kernel(X, X[[pivot]])[:, 0]
         rest = column - L[:, :step] @ L[pivot, :step]
+        rest[pivots], rest[pivot] = 0.0, left[pivot]  # by definition; K's rounding may differ
         L[:, step] = rest / np.sqrt(left[pivot])
         left -= L[:, step] ** 2
         left[pivot] = 0.0
@@ -227,7 +260,8 @@ def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatu
         raise ValueError(
             f"The kernel {kernel.name!r} is not positive semidefinite: a residual k(x, x) is "
             f"{left.min():.3g}, the largest k(x, x) {largest:.3g}. Give a kernel that is an inner "
-            "product in some space, such as 'rbf'."
+            "product in some space, such as 'rbf'. If it is one, rounding hides it: subtract the "
+            "features' means before the kernel sees them."
         )
     Z = L[:, : len(pivots)]
     V = linalg.solve_triangular(Z[pivots], np.eye(len(pivots)), lower=True).T

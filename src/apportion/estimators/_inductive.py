@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,14 @@ from sklearn.utils import Tags, check_random_state
 
 from apportion._typing import AnyArray, FloatArray, IntArray
 from apportion.bags import Bags
-from apportion.baselines.kernels import KERNELS, Expansion, Kernel, resolve_kernel
+from apportion.baselines.kernels import (
+    KERNELS,
+    Expansion,
+    Kernel,
+    centre_of,
+    moved,
+    resolve_kernel,
+)
 from apportion.estimators._base import BagClassifier, all_or_nothing
 from apportion.hashing import row_hashes, scramble
 from apportion.metrics import bag_deviances
@@ -86,7 +94,11 @@ class InductiveClassifier(BagClassifier):
 
 
 class KernelClassifier(InductiveClassifier):
-    """A rule f(x) = Σ_j k(x, x_j) β_j + b."""
+    """A rule f(x) = Σ_j k(x - m, x_j - m) β_j + b, with m the mean of the fitted rows.
+
+    Sums of squares and products of rows far from 0 would hold what rows have in common, and
+    lose what tells them apart. A kernel of the user's, and a precomputed one, see no centre.
+    """
 
     kernel: Any
     gamma: Any
@@ -108,8 +120,9 @@ class KernelClassifier(InductiveClassifier):
 
     @property
     def intercept_(self) -> FloatArray:
-        """The intercepts, one a function."""
-        return self.expansion_.intercept
+        """The intercepts, one a function; with a linear kernel, of `X @ coef_.T`."""
+        f = self.expansion_
+        return f.constant if f.kernel.linear else f.intercept
 
     def _check_kernel(self) -> None:
         if not callable(self.kernel):
@@ -118,8 +131,17 @@ class KernelClassifier(InductiveClassifier):
         self._require_number("degree", 0.0)
         self._require_number("coef0", -np.inf)
 
-    def _kernel(self, X: FloatArray) -> Kernel:
-        return resolve_kernel(self.kernel, self.gamma, self.degree, self.coef0, X)
+    def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
+        as_they_are = callable(self.kernel) or not self._sees_features
+        centre = None if as_they_are else centre_of(X)
+        X = moved(X, centre)
+        kernel = resolve_kernel(self.kernel, self.gamma, self.degree, self.coef0, X)
+        f = self._expansion(X, kernel, bags, seed)
+        self.expansion_ = replace(f.compact(), centre=centre)
+
+    def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+        """Return the rule for rows that are centred, as X is."""
+        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

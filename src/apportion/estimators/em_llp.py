@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from apportion._typing import FloatArray
@@ -21,6 +21,7 @@ from apportion.baselines.expectation import (
     expectation_maximisation,
     takes_weights,
 )
+from apportion.baselines.kernels import centre_of, moved
 from apportion.estimators._base import seeded
 from apportion.estimators._inductive import InductiveClassifier
 from apportion.estimators.mean_map import MeanMap
@@ -28,6 +29,9 @@ from apportion.exceptions import users_level
 from apportion.project import reconcile
 
 _MANY_ROWS = 2000
+
+_FAR = 1e3
+"""A feature whose mean is this many standard deviations from 0 is centred."""
 
 
 class EMLLP(InductiveClassifier):
@@ -44,7 +48,9 @@ class EMLLP(InductiveClassifier):
     estimator : classifier, optional
         A scikit-learn classifier with `predict_proba`, whose `fit` takes `sample_weight`; or a
         pipeline that ends in one. By default logistic regression on standardised features below
-        2,000 rows, else `HistGradientBoostingClassifier`.
+        2,000 rows, else `HistGradientBoostingClassifier`. Features whose mean is more than 1,000
+        standard deviations from 0 are centred, because trees work in single precision; a
+        pipeline sees all features as they are.
     start : None, array of shape (n_rows, n_classes) or estimator, default=None
         Soft labels to start from, or an estimator with `fit(X, y, bags=, proportions=)` and
         `predict_proba`; reconciled with the bags. By default `MeanMap()` on standardised features.
@@ -140,9 +146,11 @@ class EMLLP(InductiveClassifier):
         return self._reconciled_prior("start", X, y, bags, proportions, matched, seed)
 
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
+        self._centre = None if isinstance(self.estimator, Pipeline) else _far_centre(X)
+        X = moved(X, self._centre)
         if start is None:
             first = MeanMap()
-            scaled = StandardScaler().fit_transform(X)
+            scaled = StandardScaler().fit_transform(moved(X, centre_of(X)))
             first._learn(scaled, bags, None, seed)
             start = reconcile(first._soft_labels(scaled), bags)
         solution = expectation_maximisation(
@@ -171,4 +179,11 @@ class EMLLP(InductiveClassifier):
         return seeded(learner, seed)
 
     def _soft_labels(self, X: Any) -> FloatArray:
-        return self._rule(np.asarray(X))
+        return self._rule(moved(np.asarray(X), self._centre))
+
+
+def _far_centre(X: FloatArray) -> FloatArray | None:
+    """Return the means of the features that are far from 0, and 0 for the others."""
+    centre = centre_of(X)
+    far = np.abs(centre) > _FAR * (X - centre).std(axis=0)
+    return np.where(far, centre, 0.0) if far.any() else None

@@ -7,6 +7,7 @@ from typing import Any
 from apportion._typing import FloatArray
 from apportion.bags import Bags
 from apportion.baselines.inverse_calibration import inverse_calibration
+from apportion.baselines.kernels import Expansion, Kernel
 from apportion.baselines.known_bags import known_bags
 from apportion.estimators._inductive import MarginClassifier, tasks_of
 
@@ -29,7 +30,7 @@ class InvCal(MarginClassifier):
         The weight of the regression's loss; `"auto"` is 10 divided by the variance of the rows in
         the kernel's feature space, so that a change of unit or of kernel asks for no other C.
     gamma : "scale" or float, default="scale"
-        γ of `"rbf"` and `"poly"`; `"scale"` is 1 / (n_features · variance of X).
+        γ of `"rbf"` and `"poly"`; `"scale"` is 1 / (sum of the features' variances).
     degree : float, default=3
         The degree of `"poly"`.
     coef0 : float, default=0.0
@@ -103,14 +104,15 @@ class InvCal(MarginClassifier):
         self._require_number("epsilon", 0.0)
         self._require_number("clip", 0.0, 0.5, open_=True)
 
-    def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
+    def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+        self.slope_ = 1.0
         f, self.C_ = inverse_calibration(
             X,
             known_bags(bags),
-            self._kernel(X),
+            kernel,
             tasks_of(bags.n_classes),
             C=None if self.C == "auto" else float(self.C),
             epsilon=self.epsilon,
             clip=self.clip,
         )
-        self.expansion_, self.slope_ = f.compact(), 1.0
+        return f

@@ -44,7 +44,8 @@ class LPLLP(GraphClassifier):
         with γ chosen for the smoothest labels. With `"precomputed"`, X is the matrix of
         similarities.
     alpha : float, default=0.5
-        How far labels travel: the walk goes on with probability α, in (0, 1).
+        How far labels travel: the walk goes on with probability α, in (0, 1). On a sparse graph of
+        more than 4,096 rows it is at most about 0.99999, because steps grow as 1 / √(1-α).
     decode : {"quota", "threshold"}, default="quota"
         `"quota"` gives every bag exactly its counts; `"threshold"` gives every row its most likely
         class. Prefer quota when totals are exact, threshold when they are rough or when the

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from apportion._typing import FloatArray
 from apportion.bags import Bags
-from apportion.baselines.kernels import Expansion, KernelFeatures, kernel_features
+from apportion.baselines.kernels import Expansion, Kernel, KernelFeatures, kernel_features
 from apportion.baselines.known_bags import known_bags
 from apportion.baselines.mean_operator import class_means, distrustful_c, softmax_of_means
 from apportion.estimators._inductive import KernelClassifier
@@ -38,7 +38,7 @@ class MeanMap(KernelClassifier):
     ridge : float, default=1.0
         How strongly class means are drawn to the overall mean, in rows of a pure bag.
     gamma : "scale" or float, default="scale"
-        γ of `"rbf"` and `"poly"`; `"scale"` is 1 / (n_features · variance of X).
+        γ of `"rbf"` and `"poly"`; `"scale"` is 1 / (sum of the features' variances).
     degree : float, default=3
         The degree of `"poly"`.
     coef0 : float, default=0.0
@@ -94,6 +94,8 @@ class MeanMap(KernelClassifier):
     [0, 1]
     """
 
+    class_means_: FloatArray
+
     def __init__(
         self,
         kernel: Any = "linear",
@@ -130,8 +132,13 @@ class MeanMap(KernelClassifier):
         self._require_number("max_iter", 1, whole=True)
 
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
+        super()._learn(X, bags, start, seed)
+        kernel, centre = self.expansion_.kernel, self.expansion_.centre
+        if kernel.linear and centre is not None:
+            self.class_means_ = self.class_means_ + centre
+
+    def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
         known = known_bags(bags)
-        kernel = self._kernel(X)
         d = X.shape[1]
         Z, pivots, V, self.unexplained_ = (
             KernelFeatures(X, np.arange(d), np.eye(d), 0.0)
@@ -154,7 +161,7 @@ class MeanMap(KernelClassifier):
         rows = np.eye(d) if kernel.linear else X
         weights = np.zeros((len(rows), bags.n_classes))
         weights[pivots] = V @ fit.coefficients.T
-        self.expansion_ = Expansion(kernel, rows, weights, fit.intercept).compact()
+        return Expansion(kernel, rows, weights, fit.intercept)
 
     def _soft_labels(self, X: Any) -> FloatArray:
         """Return the softmax of the logits."""

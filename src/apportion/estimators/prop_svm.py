@@ -15,12 +15,16 @@ from apportion.baselines.alternating_svm import (
     PropSVMSolution,
     alternating_svm,
 )
-from apportion.baselines.kernels import Expansion, centred
+from apportion.baselines.kernels import Expansion, Kernel, centred
 from apportion.baselines.known_bags import known_bags
 from apportion.decode import round_to_counts
 from apportion.estimators._inductive import MarginClassifier, calibrated_slope, tasks_of
 from apportion.exceptions import users_level
 from apportion.multipliers import Groups
+
+_HARDEST = 1e4
+"""The most that C counts, in units in which the variance of the rows is 1: the margin is hard by
+then, and libsvm would come to no end."""
 
 
 class PropSVM(MarginClassifier):
@@ -40,13 +44,15 @@ class PropSVM(MarginClassifier):
     kernel : {"linear", "rbf", "poly", "precomputed"} or callable, default="rbf"
         The kernel k(x, z) of rows. All but the linear one need n × n numbers of memory.
     C : float, default=1.0
-        The weight of the hinge loss.
+        The weight of the hinge loss. With a linear kernel it depends on the unit of X: standardise
+        the features. More than 10⁴ divided by the variance of the rows in the kernel's feature
+        space counts as that, and C_p is lowered alike.
     C_p : float, default=10.0
         The weight of the proportion loss: large, as totals are mostly known better than guessed.
     method : {"alternating"}, default="alternating"
         How the objective is minimised.
     gamma : "scale" or float, default="scale"
-        γ of `"rbf"` and `"poly"`; `"scale"` is 1 / (n_features · variance of X).
+        γ of `"rbf"` and `"poly"`; `"scale"` is 1 / (sum of the features' variances).
     degree : float, default=3
         The degree of `"poly"`.
     coef0 : float, default=0.0
@@ -78,8 +84,8 @@ class PropSVM(MarginClassifier):
     diagnosis_ : Diagnosis
         What the totals can tell apart.
     objective_ : ndarray of shape (n_functions,)
-        The lowest objective of each function: one for two classes, else one a class; NaN where no
-        bag tells anything of the class.
+        The lowest objective of each function, with the weights in use: one for two classes, else
+        one a class; NaN where no bag tells anything of the class.
     objectives_ : ndarray of shape (n_functions, n_starts)
         The objectives that all starts ended in.
     n_iter_ : int
@@ -144,11 +150,20 @@ class PropSVM(MarginClassifier):
         self._require_number("tol", 0.0)
         self._require_number("max_iter", 1, whole=True)
 
-    def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
+    def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
         known = known_bags(bags)
-        kernel = self._kernel(X)
         inner = X if kernel.linear else kernel.gram(X, "kernel='linear', LPLLP, MeanMap or EMLLP")
         inner, level, scale = _in_units_of_variance(inner, kernel.linear)
+        unit = min(scale, _HARDEST / self.C)
+        if unit < scale:
+            warnings.warn(
+                f"C={self.C:g} is too large for rows of variance {scale:.1e} in the kernel's "
+                f"feature space: libsvm would come to no end. C={self.C * unit / scale:.1e} and "
+                f"C_p={self.C_p * unit / scale:.1e} are used, with which the margin is as hard. "
+                "Standardise the features, or lower both.",
+                ConvergenceWarning,
+                stacklevel=users_level(),
+            )
         tasks = tasks_of(bags.n_classes)
         weights, intercept = np.zeros((len(X), len(tasks))), np.zeros(len(tasks))
         self.objective_ = np.full(len(tasks), np.nan)
@@ -162,7 +177,7 @@ class PropSVM(MarginClassifier):
             some = inner
             if len(used) < len(X):
                 some = inner[used] if kernel.linear else inner[np.ix_(used, used)]
-            solution, sign = self._one_against_rest(some, kernel.linear, scale, bags, used, h, seed)
+            solution, sign = self._one_against_rest(some, kernel.linear, unit, bags, used, h, seed)
             weights[used, j] = sign * solution.machine.weights / scale
             intercept[j] = sign * solution.machine.intercept - level @ weights[:, j]
             self.objective_[j] = solution.objective / scale
@@ -177,13 +192,13 @@ class PropSVM(MarginClassifier):
             )
         f = Expansion(kernel, X, weights, intercept)
         self.slope_ = calibrated_slope(f(X), bags) if tasks else 1.0
-        self.expansion_ = f.compact()
+        return f
 
     def _one_against_rest(
         self,
         X: FloatArray,
         linear: bool,
-        scale: float,
+        unit: float,
         bags: Bags,
         used: IntArray,
         h: int,
@@ -210,8 +225,8 @@ class PropSVM(MarginClassifier):
             lower,
             upper,
             fixed,
-            scale * self.C,
-            scale * self.C_p,
+            unit * self.C,
+            unit * self.C_p,
         )
         masses = np.column_stack([sizes * (1.0 - shares), sizes * shares])
         counts = round_to_counts(
@@ -223,7 +238,7 @@ class PropSVM(MarginClassifier):
         rng = np.random.default_rng(seed)
         starts = [problem.random_start(counts, rng) for _ in range(self.n_starts)]
         solution = alternating_svm(
-            problem, starts, tol=scale * self.tol, max_iter=self.max_iter, n_jobs=self.n_jobs
+            problem, starts, tol=unit * self.tol, max_iter=self.max_iter, n_jobs=self.n_jobs
         )
         return solution, sign
 

@@ -28,6 +28,9 @@ _MOST_LEVELS = 50
 _SINGLE_FROM = 20_000_000
 """Tables of more cells than this are held in single precision."""
 
+_FAR = 1e3
+"""Of a column that is this many standard deviations from 0, single precision holds too little."""
+
 
 @dataclass(frozen=True)
 class Feature:
@@ -212,7 +215,8 @@ def learn_recipe(
     missing : {"median", "drop", "error"}
         See `Recipe`.
     scale : bool, default=True
-        Whether numbers are shifted and scaled.
+        Whether numbers are shifted and scaled. Without, columns far from 0 are still shifted: large
+        tables are held in single precision.
     """
     features: list[Feature] = []
     left_out: dict[str, str] = {}
@@ -234,6 +238,7 @@ def learn_recipe(
         if spread <= 1e-12 * np.abs(known).max(initial=0.0):
             left_out[name] = "the same in every row" if known.size else "empty"
             continue
-        shift = (mean, spread) if scale else (0.0, 1.0)
-        features.append(Feature(name, float(np.median(known)), *shift))
+        if not scale:
+            mean, spread = (mean if abs(mean) > _FAR * spread else 0.0), 1.0
+        features.append(Feature(name, float(np.median(known)), mean, spread))
     return Recipe(tuple(features), missing), left_out

@@ -26,6 +26,18 @@ Metric = Literal["degree", "euclidean"]
 _TILE = 256
 """Rows and columns of a tile: large enough for BLAS, small enough for the cache of one core."""
 
+_NEAREST_TO_1 = 1e-10
+"""A system of condition 2 / (1-α) leaves six digits of P F at this 1-α."""
+
+_FEW_STEPS = 1000
+"""Up to here, steps are taken without a thought: alpha up to 0.9995."""
+
+_MOST_STEPS = 10_000
+"""Steps of one propagation that are still taken: alpha up to 0.99999."""
+
+_FACTORED_ROWS = 4096
+"""Up to this many rows, a dense factor is cheaper than more than a few steps."""
+
 
 def metric_weights(graph: Graph, metric: Metric = "degree", floor: float = 1e-2) -> FloatArray:
     """Return the diagonal of M: the degrees raised to a floor, or the largest for all rows."""
@@ -157,7 +169,8 @@ class _DensePropagator(Propagator):
 
     def __init__(self, graph: Graph, weights: FloatArray, tau: float) -> None:
         self.weights = weights
-        system = -tau * graph.affinity_
+        W = graph.affinity_
+        system = -tau * (W.toarray() if sparse.issparse(W) else W)
         system[np.diag_indices_from(system)] += weights + tau * graph.degrees_
         self._factor = Cholesky(system)
         self.steepest = _steepest(2.0 * tau * _ratio(graph, weights))
@@ -193,6 +206,11 @@ class _SparsePropagator(Propagator):
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
         return self._sharpen(F, F.copy())
+
+    @property
+    def most_steps(self) -> int:
+        """How many steps P F may take at full accuracy."""
+        return self._steps(self._tol)
 
     def sharpened(self, F: FloatArray, propagated: Propagated) -> Propagated:
         """Return P F to full accuracy, from something near it."""
@@ -373,6 +391,11 @@ def propagator(
     array([[0.667],
            [0.333]])
     """
+    if order is None and 1.0 - alpha < _NEAREST_TO_1:
+        raise ValueError(
+            f"alpha={alpha!r} is so near to 1 that rounding would decide. Allowed: alpha up to "
+            f"1 - {_NEAREST_TO_1:g}. Lower alpha, or end the walk after some steps (`order`)."
+        )
     weights = metric_weights(graph, metric, floor)
     tau = alpha / (1.0 - alpha)
     inner: Propagator
@@ -381,10 +404,31 @@ def propagator(
     elif isinstance(graph, AnchorGraph):
         inner = _AnchorPropagator(graph, weights, alpha)
     elif sparse.issparse(graph.affinity_):
-        inner = _SparsePropagator(graph, weights, tau, max(accuracy, 1e-15))
+        inner = _for_sparse(graph, weights, alpha, max(accuracy, 1e-15))
     else:
         inner = _DensePropagator(graph, weights, tau)
     return _Rescaled(inner, graph, alpha) if literal else inner
+
+
+def _for_sparse(graph: Graph, weights: FloatArray, alpha: float, accuracy: float) -> Propagator:
+    """Return P of a sparse graph: by steps, or by a factor where these would be too many.
+
+    The number of steps grows as 1 / √(1-α), without bound.
+    """
+    tau = alpha / (1.0 - alpha)
+    by_steps = _SparsePropagator(graph, weights, tau, accuracy)
+    if by_steps.most_steps <= _FEW_STEPS:
+        return by_steps
+    if graph.n_rows_ <= _FACTORED_ROWS:
+        return _DensePropagator(graph, weights, tau)
+    if by_steps.most_steps > _MOST_STEPS:
+        raise ValueError(
+            f"alpha={alpha!r} is too near to 1 for a sparse graph of {graph.n_rows_:,} rows: one "
+            f"propagation would take {by_steps.most_steps:,} steps. Allowed: {_MOST_STEPS:,} "
+            "steps, which is alpha up to about 0.99999. Lower alpha, or use graph='anchor', which "
+            "takes no steps."
+        )
+    return by_steps
 
 
 def _steepest(spread: float) -> float:
