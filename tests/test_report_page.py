@@ -20,6 +20,7 @@ from apportion.datasets import make_smart_home
 from apportion.labelling import Answer
 from apportion.report import Contents, Run, write_contents, write_report
 from apportion.views.looks import looks
+from apportion.views.rows_map import RowsMap
 from apportion.views.timeline import SECOND, Times
 from browser import opened, texts, until
 from command_line import done, table, write
@@ -1106,6 +1107,28 @@ def test_bags_that_last_beyond_a_day_go_on_in_the_next(browser, folder):
         bars = page.locator("#totals .barlayer .point path")
         assert bars.count() == 2 * 4
         assert page.evaluate("report.bags.pieces.start") == [0, 12 * 3600, 0, 12 * 3600]
+
+
+def test_plots_of_a_diary_speak_of_entries(browser, folder):
+    """No plot, hover text or detail says "bag"."""
+    hours = np.arange(48) * 3600 * SECOND
+    times = Times(hours, hours + 3600 * SECOND)
+    near = np.arange(48)[:, None] - 1
+    plan = RowsMap(np.arange(48), np.eye(2)[np.arange(48) % 2], near, np.ones((48, 1)), "by hand")
+    for k, bags in enumerate(([0] * 48, np.repeat([0, 1, 2], [12, 24, 12]))):
+        contents = made_up([0] * 48, bags, times=times, maps={"": plan}, bag_word="entry")
+        path = folder / f"entries-{k}.html"
+        report = replace(contents.report, ids=("x", "y", "z")[: len(set(bags))])
+        contents = replace(contents, report=report)
+        with opened(browser, write_contents(contents, path)) as found:
+            page = found.page
+            page.focus("#map-plot")
+            page.keyboard.press("End")
+            hover = page.evaluate("[...plots.values()].flat().flatMap((it) => it.hovertext || [])")
+            told = [*texts(page, "main"), *hover]
+            assert "of entry " in told[0]
+            assert any("entry x" in text for text in hover)
+            assert not [text for text in told if re.search(r"\bbag", text, re.IGNORECASE)]
 
 
 def test_the_chosen_bar_has_a_frame(days):

@@ -252,7 +252,8 @@ function drawTotalsInTime(lanes, all) {
     });
   });
   element("totals-title").textContent =
-    "Given above assigned, at the time of every bag" + (shown.length < all.length ? `: the first ${shown.length} of ${all.length} bags` : "");
+    `Given above assigned, at the time of every ${report.words.bag}` +
+    (shown.length < all.length ? `: the first ${shown.length} of ${all.length} ${report.words.bags}` : "");
   const dayOf = (lane) => (lanes.length > 1 ? `${plain(report.timeline.days[lane])}<br>` : "");
   draw("totals", traces, {
     height: 70 + 3 * LANE_HEIGHT * lanes.length,
@@ -282,7 +283,7 @@ function drawTotalsBeside(lanes, all) {
   lanes.forEach((lane, row) => {
     const k = bagOfLane.get(lane);
     if (k === undefined) words.push([row, bags.pieces.unlisted.includes(lane) ? "not drawn" : "no totals"]);
-    else if (begun.has(k)) words.push([row, "the bag above goes on"]);
+    else if (begun.has(k)) words.push([row, `the ${report.words.bag} above goes on`]);
     if (k === undefined || begun.has(k)) return;
     begun.add(k);
     let [given, assigned] = [0, 0];

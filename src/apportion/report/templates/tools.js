@@ -28,6 +28,10 @@ function plain(text) {
     .replace(/>/g, "&gt;");
 }
 
+function capitalized(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 function shortened(text, most) {
   const signs = [...String(text)];
   return signs.length > most ? signs.slice(0, most - 1).join("") + "…" : String(text);
