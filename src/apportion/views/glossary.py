@@ -25,12 +25,12 @@ def glossary(bag: str = "bag") -> dict[str, str]:
         "quota": f"every {bag} gets as many rows of each class as its totals say",
         "threshold": "every row gets the class of its largest mass, whatever the totals say",
         "off totals": f"rows that would have to change class for their {bag} to meet its totals",
-        "information index": "how well the totals tell classes apart, from 0, the same ratio in "
-        f"every {bag}, to 1, no {bag} with more than one of them",
+        "information index": "how well the totals tell classes apart, from 0, where they stand in "
+        f"the same ratio in every {bag}, to 1, where no {bag} has more than one of them",
         "rank": "the largest number of classes that the totals could tell apart",
         "energy": "what the method minimizes, the disagreement between similar rows",
         "stationarity": "how far soft labels would still move in one more step, relative to their "
-        "size, near 0 when the method has finished",
+        "size",
         "residual": f"the largest error in a total of the soft labels, relative to its {bag}'s "
         "size",
     }
