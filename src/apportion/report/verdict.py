@@ -130,7 +130,10 @@ def _rows(contents: Contents) -> list[str]:
         count = counts.get(code, 0)
         if count > _SOME * n:
             who = "All rows" if count == n else f"{counted(count, 'row')} ({count / n:.0%})"
-            found.append(f"{who} {text}.")
+            # Where every row lacks something, the columns are to blame, not the rows.
+            columns = code == "missing-features" and count == n
+            hint = ": leave out columns that are mostly empty" if columns else ""
+            found.append(f"{who} {text}{hint}.")
     agreement = agreement_of(contents)
     if agreement is not None and agreement.beyond_chance < _LITTLE_AGREEMENT:
         found.append(
