@@ -68,9 +68,9 @@ class Opened:
 
 
 @contextmanager
-def opened(browser, path, *, width=1280, height=900, offline=False) -> Iterator[Opened]:
+def opened(browser, path, *, width=1280, height=900, **options) -> Iterator[Opened]:
     """Open a file; when all is done, it has complained of nothing and asked nobody."""
-    context = browser.new_context(viewport={"width": width, "height": height}, offline=offline)
+    context = browser.new_context(viewport={"width": width, "height": height}, **options)
     try:
         found = Opened(context, path)
         yield found

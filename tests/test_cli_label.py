@@ -200,7 +200,7 @@ def test_rows_in_no_bag(rows):
     assert all(row["label"] for row in answer)
     assert "3 of 18 rows are in no bag of totals.csv: 'sun'; their neighbours" in result.stderr
     assert "1 bag without a row: 'thu'" in result.stderr
-    assert "unbagged, 3 rows: the row is in no bag" in result.stderr
+    assert "unbagged, 3 rows: no totals cover the row" in result.stderr
 
 
 def test_threshold_says_where_a_bag_is_off(rows):
@@ -558,7 +558,7 @@ def test_diagnose(rows):
     write("totals.csv", "day,sleep,tv\nmon,3,3\ntue,3,3\nwed,3,3\n")
     found = strict_json(done("diagnose", "rows.csv", *KNOWN, "--json").stdout)
     assert found["uninformative"]
-    assert "No bag tells 'sleep' from 'tv' apart" in found["findings"][0]
+    assert "The totals do not tell 'sleep' from 'tv' apart" in found["findings"][0]
 
 
 def test_advice_names_options_not_parameters():

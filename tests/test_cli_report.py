@@ -144,6 +144,15 @@ def test_a_diary_has_days():
     ]
 
 
+def test_a_diary_has_entries_and_a_table_of_totals_has_bags():
+    labelled_diary()
+    assert document("page.html")["words"] == {"bag": "entry", "bags": "entries"}
+    assert "Rows by entry: given" in words("page.html")
+    done("label", "rows.csv", *KNOWN, "--report", "page.html", "--force", "-q")
+    assert document("page.html")["words"] == {"bag": "bag", "bags": "bags"}
+    assert "Rows by bag: given" in words("page.html")
+
+
 def test_a_day_begins_when_the_diary_says():
     labelled_diary(DIARY, ("p1",), "--day-start", "04:00")
     found = document("page.html")

@@ -40,7 +40,8 @@ def test_pairs_that_no_bag_tells_apart_are_named():
     }
     found = diagnose(["mon"] * 5 + ["tue"] * 5, table)
     assert len(found.findings) == 1
-    assert found.findings[0].startswith("No bag tells 'sit' from 'stand' apart: they have equal")
+    start = "The totals do not tell 'sit' from 'stand' apart: they have equal"
+    assert found.findings[0].startswith(start)
     assert found.uninformative
     assert found.rank == 2
     assert found.smallest_singular_value == pytest.approx(0, abs=1e-12)
@@ -53,7 +54,7 @@ def test_pairs_that_no_bag_tells_apart_are_named():
 def test_a_fixed_ratio_leaves_only_group_size():
     table = {"a": {"x": 0.6, "y": 0.2, "z": 0.2}, "b": {"x": 0.3, "y": 0.1, "z": 0.6}}
     (finding,) = diagnose(["a"] * 10 + ["b"] * 10, table).findings
-    assert "they stand 0.75 to 0.25 in every bag" in finding
+    assert "they stand 0.75 to 0.25 everywhere" in finding
 
 
 def test_given_labels_inform():
@@ -66,14 +67,15 @@ def test_given_labels_inform():
 
 def test_several_classes_are_named_together():
     (finding,) = diagnose([0] * 3 + [1] * 3, np.full((2, 3), 1 / 3)).findings
-    assert finding.startswith("No bag tells 0, 1 and 2 apart: they have equal shares")
+    assert finding.startswith("The totals do not tell 0, 1 and 2 apart: they have equal shares")
 
 
 def test_bags_that_hardly_differ_are_named_but_not_called_uninformative():
     bags = np.repeat([0, 1], 500)
     found = diagnose(bags, np.array([0.5, 0.51]))
     assert not found.uninformative
-    assert found.findings[0].startswith("Bags hardly tell 0 from 1 apart: they stand in almost")
+    start = "The totals hardly tell 0 from 1 apart: they stand in almost"
+    assert found.findings[0].startswith(start)
     assert not diagnose(np.repeat(np.arange(3), 40), np.array([0.6, 0.4, 0.5])).findings
 
 

@@ -61,7 +61,7 @@ def test_rows_that_are_left_out(unit):
     assert found.labels[kept].tolist() == alone.transduction_.tolist()
 
 
-@pytest.mark.filterwarnings("ignore:No bag tells")
+@pytest.mark.filterwarnings("ignore:The totals do not tell")
 def test_groups_are_labelled_apart():
     X, bags, totals = made_up()
     groups = np.array(["p", "q", "r"], dtype=object)[np.repeat([0, 1, 2], 6)]

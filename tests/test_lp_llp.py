@@ -102,9 +102,9 @@ def test_what_is_warned_of():
     X = np.random.default_rng(0).normal(size=(40, 2))
     bags = np.arange(40) % 4
     same = np.full(4, 0.5)
-    with pytest.warns(BagDesignWarning, match=r"No bag tells 0 from 1 apart: they have equal"):
+    with pytest.warns(BagDesignWarning, match=r"do not tell 0 from 1 apart: they have equal"):
         LPLLP().fit(X, bags=bags, proportions=same)
-    with pytest.warns(BagDesignWarning, match=r"stand 0.8 to 0.2 in every bag"):
+    with pytest.warns(BagDesignWarning, match=r"stand 0.8 to 0.2 everywhere"):
         LPLLP().fit(X, bags=bags, proportions=np.full(4, 0.2))
     with pytest.warns(ConvergenceWarning, match=r"Raise max_iter.*stationarity"):
         LPLLP(max_iter=1).fit(X, bags=bags, proportions=np.array([0.1, 0.9, 0.4, 0.6]))

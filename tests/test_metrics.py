@@ -82,7 +82,7 @@ def test_bag_report_shows_intervals_and_shortens():
     )
     X = np.random.default_rng(0).normal(size=(100, 2))
     model = LPLLP(random_state=0, n_probes=0)
-    with pytest.warns(UserWarning, match="No bag tells 0 from 1 apart"):
+    with pytest.warns(UserWarning, match="The totals do not tell 0 from 1 apart"):
         model.fit(X, bags=np.arange(100) % 20, proportions=totals)
     text = str(model.bag_report_)
     assert "1…4 → " in text

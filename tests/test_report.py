@@ -63,6 +63,7 @@ from apportion.report.document import MOST_DRAWN, document_of
 from apportion.report.page import page_of
 from apportion.report.verdict import agreement_of, verdict_on
 from apportion.saved import load_model, save_model
+from apportion.views.glossary import glossary
 from apportion.views.looks import looks
 from apportion.views.rows_map import MOST_ROWS, RowsMap
 from apportion.views.timeline import SECOND, Times, timeline_of
@@ -776,14 +777,14 @@ def designed(uninformative):
 @pytest.mark.parametrize(
     ("contents", "level", "says"),
     [
-        (lambda: designed(True), "doubt", "No bag tells 'c0' from 'c1' apart"),
+        (lambda: designed(True), "doubt", "The totals do not tell 'c0' from 'c1' apart"),
         (lambda: with_run(as_asked=False, status="stopped"), "doubt", "LPLLP stopped."),
         (lambda: with_run(unique=False), "doubt", "The totals admit several labellings"),
-        (lambda: off_by(1), "care", "2.5% of the bagged rows are off their bag's totals"),
-        (lambda: off_by(4), "care", "10.0% of the bagged rows are off"),
-        (lambda: off_by(5), "doubt", "12.5% of the bagged rows are off"),
+        (lambda: off_by(1), "care", "2.5% of the rows in bags are off their bag's totals"),
+        (lambda: off_by(4), "care", "10.0% of the rows in bags are off"),
+        (lambda: off_by(5), "doubt", "12.5% of the rows in bags are off"),
         (lambda: with_reason("tie", 3), "care", "3 rows (8%) have a label that only a tie-break"),
-        (lambda: with_reason("isolated", 40), "care", "40 rows (100%) have almost no similar row"),
+        (lambda: with_reason("isolated", 40), "care", "All rows have almost no similar row"),
         (lambda: with_reason("out-of-reach", 4), "care", "4 rows (10%) are out of reach"),
         (lambda: with_reason("missing-features", 4), "care", "4 rows (10%) miss a feature"),
         (lambda: alike_only(3), "care", "Similar rows often have different labels: 60% agree, and"),
@@ -835,7 +836,76 @@ def test_the_gravest_concern_comes_first_and_groups_are_named():
         )
     )
     assert said.level == "doubt"
-    assert [text[:8] for text in said.concerns] == ["p2: No b", "p2: LPLL", "20 rows "]
+    assert [text[:8] for text in said.concerns] == ["p2: The ", "p2: LPLL", "20 rows "]
+
+
+# --- plain words ---
+
+
+def all_terms(**changes):
+    """Return contents whose page uses every word of the glossary but the other decoding's."""
+    times = Times(np.arange(40) * SECOND, np.arange(1, 41) * SECOND)
+    return replace(off_by(1), diagnoses=designed(False).diagnoses, times=times, **changes)
+
+
+@pytest.mark.parametrize("bag", ["bag", "entry"])
+@pytest.mark.parametrize("decode", ["quota", "threshold"])
+def test_words_are_explained_once_where_they_first_appear(bag, decode, tmp_path):
+    contents = all_terms(bag_word=bag)
+    assigned = {decode: contents.report.assigned["quota"]}
+    report = replace(contents.report, assigned=assigned, decode=decode, tied={decode: 0})
+    page = Page(write_contents(replace(contents, report=report), tmp_path / "a.html")).words
+    body = page[page.index("rows have a label") :].lower()
+    others = {"bag", "entry", "quota", "threshold", "confidence"} - {bag, decode}
+    for term, clause in glossary(bag).items():
+        assert body.count(clause.lower()) == (term not in others), term
+        if term not in others:
+            first = re.search(rf"\b{term}\b", body)
+            assert 0 < body.index(clause.lower()) - first.start() < 500, term
+
+
+def test_a_word_that_the_verdict_does_not_use_waits_for_its_section(tmp_path):
+    page = Page(write_contents(made_up(), tmp_path / "a.html")).words
+    head, _, rest = page.partition("Given and assigned")
+    words = glossary()
+    assert words["bag"] in head
+    for term in ("information index", "off totals"):
+        assert words[term] not in head
+        assert words[term] in rest
+
+
+def test_the_report_of_a_diary_speaks_of_entries(tmp_path):
+    times = Times(np.arange(40) * SECOND, np.arange(1, 41) * SECOND)
+    for contents in (
+        all_terms(),
+        alike_only(3),
+        made_up(times=times),
+        made_up(diagnoses={}, runs={}, maps={}),
+        with_reason("unbagged", 3),
+        with_reason("no-totals", 40),
+        designed(True),
+    ):
+        path = tmp_path / "a.html"
+        write_contents(replace(contents, bag_word="entry"), path, force=True)
+        words = Page(path).words
+        assert "entry" in words
+        assert not re.search(r"\bbag", words, re.IGNORECASE)
+        assert Page(path).data["words"] == {"bag": "entry", "bags": "entries"}
+        write_contents(contents, path, force=True)
+        assert not re.search(r"\bentr(y|ies)\b", Page(path).words)
+
+
+def test_a_reason_of_all_rows_is_said_once_and_not_of_each_row(tmp_path):
+    contents = with_reason("tie", 3)
+    contents.answer.reasons[:] = [
+        ";".join(filter(None, [codes, "missing-features"])) for codes in contents.answer.reasons
+    ]
+    found = Page(write_contents(contents, tmp_path / "a.html"))
+    assert found.data["maps"][0]["reason"] == [*["given;tie"] * 3, *[""] * 37]
+    assert "All rows have the reason code missing-features" in found.words
+    assert "stand-in was used: leave out columns that are mostly empty." in found.words
+    assert "tie 3 rows" in found.words
+    assert "40 rows a feature" not in found.words
 
 
 def test_the_sentence_counts_labels_and_rows_off_their_totals():
@@ -855,7 +925,7 @@ def test_the_verdict_of_a_fitted_model_is_recomputed(name, tmp_path):
         if code >= 0:
             assigned[code, model.classes_.tolist().index(model.transduction_[row])] += 1
     off = np.abs(assigned - rows_of()[2].lower).sum() / 2 / 35
-    assert f"{100 * off:.1f} % of the bagged rows are off" in found.words
+    assert f"{100 * off:.1f} % of the rows in bags are off" in found.words
     assert ("every bag keeps its totals" in found.words) == (off < 5e-4)
     if name in ON_GRAPHS:
         W = np.asarray(model.graph_.affinity_.todense())

@@ -20,6 +20,7 @@ from apportion.datasets import make_smart_home
 from apportion.labelling import Answer
 from apportion.report import Contents, Run, write_contents, write_report
 from apportion.views.looks import looks
+from apportion.views.rows_map import RowsMap
 from apportion.views.timeline import SECOND, Times
 from browser import opened, texts, until
 from command_line import done, table, write
@@ -279,6 +280,77 @@ def clock(time):
 
 def rounded(share):
     return f"{np.round(100 * share) / 100:.2f}"
+
+
+OFFSETS = (*range(21), 0.01, 0.05, 0.099, 0.999, 9.999, -0.05, -1, -5, -9.999)
+
+
+def days_from_offsets(lasting):
+    """Two bars a day, each in a bag of its own; day k begins so many seconds after midnight."""
+    offsets = np.array([round(SECOND * one) for one in OFFSETS])
+    midnight = (20_000 + np.arange(len(offsets))) * 24 * 3600 * SECOND
+    starts = np.add.outer(midnight + offsets, [0, lasting * SECOND]).ravel()
+    n = len(starts)
+    times = Times(starts, starts + lasting * SECOND)
+    return made_up(np.arange(n) % 2, np.arange(n), times=times)
+
+
+def drawn_boxes(page, selector):
+    """Return where on the screen each element ends: left and right, lane by lane."""
+    boxes = page.eval_on_selector_all(
+        selector,
+        """all => all.map((one) => one.getBoundingClientRect())
+            .map((box) => [Math.round((box.top + box.bottom) / 2), box.left, box.right])""",
+    )
+    return np.array(sorted(boxes))[:, 1:]
+
+
+def seconds_of(page, plot, pixels):
+    """Return the seconds after midnight at horizontal places of the screen, by the tick labels."""
+    ticks = page.eval_on_selector_all(
+        f"#{plot} .xtick text",
+        """all => all.map((one) => [one.textContent, one.getBoundingClientRect()])
+            .filter(([_, box]) => box.width)
+            .map(([text, box]) => [(box.left + box.right) / 2, text])""",
+    )
+    (left, first), *_, (right, last) = [(x, clock_seconds(text)) for x, text in sorted(ticks)]
+    first -= 24 * 3600 * (first > last)
+    return first + (np.asarray(pixels) - left) * (last - first) / (right - left)
+
+
+def clock_seconds(text):
+    """Return the seconds after midnight of a clock."""
+    return sum(float(part) * 60.0 ** (2 - k) for k, part in enumerate(text.split(":")))
+
+
+@pytest.mark.parametrize(("lasting", "zone"), [(30, "Asia/Tokyo"), (36_000, "America/New_York")])
+def test_all_labelled_time_is_drawn_where_it_was_whenever_a_day_begins(
+    browser, folder, lasting, zone
+):
+    """Plotly would take 1,000 to 9,999 for years, 10 to 99 too, and others for local time."""
+    path = write_contents(days_from_offsets(lasting), folder / "offsets.html", force=True)
+    pixel = 2 * lasting / 500
+    with opened(browser, path, timezone_id=zone, width=1400) as found:
+        page, left = found.page, np.array(OFFSETS)
+        while True:
+            n_lanes = len(shown_lanes(page))
+            for plot, bars_a_bag in (("timeline", 1), ("totals", 2)):
+                bars = drawn_boxes(page, f"#{plot} .barlayer .point path")
+                assert len(bars) == 2 * n_lanes * bars_a_bag
+                begin, end = seconds_of(page, plot, bars).reshape(-1, 2, 2).transpose(2, 0, 1)
+                first = np.repeat(left[:n_lanes], bars_a_bag)
+                assert begin == pytest.approx(np.add.outer(first, [0, lasting]), abs=pixel)
+                assert (end - begin).sum(axis=1) == pytest.approx(2 * lasting, abs=2 * pixel)
+            page.focus("#timeline")
+            page.keyboard.press("Home")
+            frame = drawn_boxes(page, "#timeline .shapelayer path")
+            bars = drawn_boxes(page, "#timeline .barlayer .point path")
+            assert frame == pytest.approx(bars[:1], abs=3)
+            left = left[n_lanes:]
+            if page.is_disabled("#later"):
+                break
+            page.click("#later")
+    assert not left.size
 
 
 def bar_of(page, words):
@@ -582,6 +654,33 @@ def test_hostile_names_stay_text_beside_axes(browser, folder):
             page.select_option("#participant", index=place)
             assert n_bars(page) == 1
         no_script_ran(page)
+
+
+def test_names_that_look_like_numbers_or_times_are_names(browser, folder):
+    """No axis is left to Plotly's guess, and nothing is counted that is a name."""
+    names = np.array(["2021", "1e3", "10:30", "2021-03-04", "NaN"], dtype=object)
+    n = len(names)
+    hours = np.arange(2 * n) * 3600 * SECOND
+    times = Times(hours, hours + 3600 * SECOND, np.repeat(names, 2))
+    runs = {name: Run("LPLLP", {}, energies=[3.0, 2.0, 1.0]) for name in names}
+    contents = made_up(np.arange(2 * n) % n, np.arange(2 * n) % n, classes=names, times=times)
+    report = replace(contents.report, ids=tuple(names))
+    contents = replace(contents, report=report, runs=runs, names=np.repeat(names, 2))
+    with opened(browser, write_contents(contents, folder / "numbers.html")) as found:
+        page = found.page
+        assert texts(page, "#participant option") == texts(page, "#classes label") == list(names)
+        assert texts(page, "#bag-table tbody th") == list(names)
+        assert texts(page, "#energy-plot .legendtext") == list(names)
+        axes = page.evaluate(
+            """() => [...plots.keys()].map((id) => document.getElementById(id).layout)
+                .map((layout) => [layout.xaxis.type, layout.yaxis.type])"""
+        )
+        assert axes == [*2 * [["date", "linear"]], ["linear", "linear"], ["linear", "log"]]
+        for place in range(n):
+            page.select_option("#participant", index=place)
+            assert n_bars(page) == 2
+            assert page.locator("#totals .barlayer .point path").count() == 4
+            assert page.locator("#bag-plot .scatterlayer .point").count() == n * n
 
 
 def test_hostile_names_of_files_and_columns_stay_text(browser, commanded):
@@ -1008,6 +1107,28 @@ def test_bags_that_last_beyond_a_day_go_on_in_the_next(browser, folder):
         bars = page.locator("#totals .barlayer .point path")
         assert bars.count() == 2 * 4
         assert page.evaluate("report.bags.pieces.start") == [0, 12 * 3600, 0, 12 * 3600]
+
+
+def test_plots_of_a_diary_speak_of_entries(browser, folder):
+    """No plot, hover text or detail says "bag"."""
+    hours = np.arange(48) * 3600 * SECOND
+    times = Times(hours, hours + 3600 * SECOND)
+    near = np.arange(48)[:, None] - 1
+    plan = RowsMap(np.arange(48), np.eye(2)[np.arange(48) % 2], near, np.ones((48, 1)), "by hand")
+    for k, bags in enumerate(([0] * 48, np.repeat([0, 1, 2], [12, 24, 12]))):
+        contents = made_up([0] * 48, bags, times=times, maps={"": plan}, bag_word="entry")
+        path = folder / f"entries-{k}.html"
+        report = replace(contents.report, ids=("x", "y", "z")[: len(set(bags))])
+        contents = replace(contents, report=report)
+        with opened(browser, write_contents(contents, path)) as found:
+            page = found.page
+            page.focus("#map-plot")
+            page.keyboard.press("End")
+            hover = page.evaluate("[...plots.values()].flat().flatMap((it) => it.hovertext || [])")
+            told = [*texts(page, "main"), *hover]
+            assert "of entry " in told[0]
+            assert any("entry x" in text for text in hover)
+            assert not [text for text in told if re.search(r"\bbag", text, re.IGNORECASE)]
 
 
 def test_the_chosen_bar_has_a_frame(days):

@@ -87,8 +87,8 @@ def diagnose(bags: Any = None, proportions: Any = None, *, y: Any = None) -> Dia
     --------
     >>> same = {"mon": {"sit": 0.5, "stand": 0.5}, "tue": {"sit": 0.5, "stand": 0.5}}
     >>> print(diagnose(["mon", "mon", "tue", "tue"], same).findings[0])
-    No bag tells 'sit' from 'stand' apart: they have equal shares in every bag, and to exchange them
-    changes nothing that the totals say.
+    The totals do not tell 'sit' from 'stand' apart: they have equal shares everywhere, and
+    exchanging them changes nothing that the totals say.
     """
     rows = bags if bags is not None else y
     n_rows = 0 if rows is None else len(rows)
@@ -150,30 +150,33 @@ def _pairwise_index(shares: FloatArray, sizes: FloatArray) -> FloatArray:
 def _findings(
     classes: list[Any], exact: bool, mean: FloatArray, pairwise: FloatArray, weight: FloatArray
 ) -> tuple[str, ...]:
-    """Return, in words, which classes no bag tells apart, and which ones bags hardly do."""
+    """Return, in words, which classes the totals do not tell apart, and which ones they hardly do.
+
+    No sentence says "bag": the same ones are read by people who keep diaries.
+    """
     alike = pairwise <= _NOTHING
     known = "" if exact else "as far as the totals are known, "
     sentences = []
     for group in _groups(alike):
         names = _listed([classes[h] for h in group])
-        start = f"No bag tells {names} apart: {known}they "
+        start = f"The totals do not tell {names} apart: {known}they "
         shares = mean[group] / mean[group].sum()
         if np.ptp(shares) <= _NOTHING:
             sentences.append(
-                f"{start}have equal shares in every bag, and to exchange them changes nothing that "
+                f"{start}have equal shares everywhere, and exchanging them changes nothing that "
                 "the totals say."
             )
         else:
             ratio = " to ".join(f"{share:.3g}" for share in shares)
             sentences.append(
-                f"{start}stand {ratio} in every bag, and only the size of groups of similar rows "
+                f"{start}stand {ratio} everywhere, and only the size of groups of similar rows "
                 "is left to go by."
             )
     for group in _groups(~alike & (pairwise * weight < _WEAK)):
         names = _listed([classes[h] for h in group])
         weakest = np.nanmin(pairwise[np.ix_(group, group)])
         sentences.append(
-            f"Bags hardly tell {names} apart: they stand in almost the same ratio in every bag "
+            f"The totals hardly tell {names} apart: they stand in almost the same ratio everywhere "
             f"(information index {weakest:.1e}), and their labels may come out exchanged."
         )
     return tuple(sentences)

@@ -98,8 +98,11 @@ def counted(n: int, word: str) -> str:
     >>> counted(1, "row"), counted(1200, "class"), counted(2, "entry")
     ('1 row', '1,200 classes', '2 entries')
     """
-    if n == 1:
-        return f"1 {word}"
+    return f"1 {word}" if n == 1 else f"{n:,} {plural(word)}"
+
+
+def plural(word: str) -> str:
+    """Return the plural of a word."""
     if word.endswith(("ry", "ty")):
-        return f"{n:,} {word[:-1]}ies"
-    return f"{n:,} {word}{'es' if word.endswith('s') else 's'}"
+        return f"{word[:-1]}ies"
+    return f"{word}{'es' if word.endswith('s') else 's'}"

@@ -28,13 +28,13 @@ REASONS = {
     "given": "the label was given",
     "tie": "only a tie-break decided the label",
     "isolated": "the row has almost no similar row",
-    "unbagged": "the row is in no bag; its neighbours alone decided",
+    "unbagged": "no totals cover the row; its neighbours alone decided",
     "out-of-reach": "no known total and no given label reaches the row",
-    "outside-interval": "its bag has more or fewer rows of this label than its totals allow",
+    "outside-interval": "more or fewer rows have this label than the totals allow",
     "missing-features": "a feature of the row was missing: it was filled, or the row left out",
     "unseen-category": "a feature of the row has a value that no fitted row has",
     "non-wear": "not labelled: the sensor was not worn",
-    "no-totals": "not labelled: its participant has no bag",
+    "no-totals": "not labelled: there are no totals for its participant",
     "unknown-row": "not labelled: the model, saved with labels only, does not know the row",
 }
 """The reason codes, in the order in which they are listed, and what they mean."""

@@ -49,6 +49,8 @@ class Inputs:
         What was found and decided.
     times : Times or None
         When the rows were recorded, where that is known.
+    bag_word : {"bag", "entry"}
+        What the bags are called.
     """
 
     path: Path
@@ -59,6 +61,7 @@ class Inputs:
     rules: list[str]
     notes: list[str]
     times: Times | None
+    bag_word: str
 
 
 def read_inputs(readings: Path, options: KnownOptions) -> Inputs:
@@ -82,7 +85,9 @@ def read_inputs(readings: Path, options: KnownOptions) -> Inputs:
         n_given = sum(one is not None for one in given.tolist())
         notes = [*notes, f"{counted(n_given, 'label')} given in {options.given!r}"]
     known = replace(found.supervision, given=given)
-    return Inputs(readings, table, place, known, roles, found.rules, notes, found.times)
+    return Inputs(
+        readings, table, place, known, roles, found.rules, notes, found.times, found.bag_word
+    )
 
 
 @dataclass(frozen=True)

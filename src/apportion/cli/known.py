@@ -47,6 +47,8 @@ class Known:
         When the rows were recorded, where that is known.
     rules : list of str
         The rules that were used, one a line.
+    bag_word : {"bag", "entry"}
+        What the bags are called.
     """
 
     supervision: Supervision
@@ -54,6 +56,7 @@ class Known:
     notes: list[str]
     times: Times | None = None
     rules: list[str] = field(default_factory=list)
+    bag_word: str = "bag"
 
 
 def require_one_source(options: KnownOptions) -> None:
@@ -159,6 +162,7 @@ def known_from_diary(
         list(matched.notes),
         times_of_diary(matched, options.day_start),
         [*_rules(options).describe(), *_more_rules(options), why],
+        "entry",
     )
 
 

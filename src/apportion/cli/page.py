@@ -91,6 +91,7 @@ def contents_of(
     return Contents(
         title=title or f"Labels of {inputs.path.name}",
         answer=answer,
+        bag_word=inputs.bag_word,
         bag_codes=_bag_codes(inputs.known.bags, answer, report),
         report=report,
         diagnoses=diagnoses,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from apportion.diagnose import Diagnosis
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import counted
-from apportion.labelling import Answer, joined_codes, places_among
+from apportion.labelling import Answer, joined_codes, places_among, reasons_of
 from apportion.views.rows_map import MOST_ROWS, RowsMap, map_of_graph
 from apportion.views.timeline import Times
 
@@ -93,6 +94,8 @@ class Contents:
         More to repeat the run by: files, versions.
     rules, notes : tuple of str
         Rules that were used; what was found and decided.
+    bag_word : {"bag", "entry"}
+        What the bags are called: those of a diary are its entries.
     """
 
     title: str
@@ -109,6 +112,7 @@ class Contents:
     facts: Mapping[str, str] = field(default_factory=dict)
     rules: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    bag_word: str = "bag"
 
     @property
     def n_rows(self) -> int:
@@ -119,6 +123,16 @@ class Contents:
     def places(self) -> IntArray:
         """Each row's label, as a position among the classes; -1 where there is none."""
         return places_among(self.answer.labels, self.answer.classes)
+
+    @cached_property
+    def reasons(self) -> dict[str, int]:
+        """How many rows have each reason code."""
+        return reasons_of(self.answer)
+
+    @property
+    def common_reasons(self) -> list[str]:
+        """The reason codes that all rows have, and that say nothing about a single one."""
+        return [code for code, count in self.reasons.items() if count == self.n_rows]
 
 
 def run_of(model: BagClassifier) -> Run:

@@ -9,6 +9,7 @@ import numpy as np
 
 from apportion._typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport
+from apportion.exceptions import plural
 from apportion.report.contents import Contents
 from apportion.views.looks import looks
 from apportion.views.rows_map import RowsMap
@@ -33,6 +34,7 @@ def document_of(contents: Contents) -> dict[str, Any]:
     if contents.times is not None:
         shown = timeline_of(contents.times, places, answer.confidence)
     return {
+        "words": {"bag": contents.bag_word, "bags": plural(contents.bag_word)},
         "classes": [
             {
                 "name": str(name),
@@ -141,12 +143,21 @@ def _map(name: str, one: RowsMap, contents: Contents) -> dict[str, Any]:
         "label": places[one.rows].tolist(),
         "bag": _bag_names(contents, one.rows),
         "masses": _percent(answer.masses[one.rows]),
-        "reason": answer.reasons[one.rows].tolist(),
+        "reason": _own_reasons(contents, answer.reasons[one.rows]),
         "near": _names(contents, everybody),
         "nearLabel": np.where(known, places[everybody], -2).tolist(),
         "nearBag": _bag_names(contents, everybody),
         "nearShare": _percent(one.similarity),
     }
+
+
+def _own_reasons(contents: Contents, reasons: AnyArray) -> list[str]:
+    """Return rows' reason codes, without those that all rows have."""
+    common = set(contents.common_reasons)
+    return [
+        ";".join(code for code in codes.split(";") if code not in common)
+        for codes in reasons.tolist()
+    ]
 
 
 def _names(contents: Contents, rows: AnyArray) -> Any:

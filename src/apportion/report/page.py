@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from itertools import combinations
@@ -13,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from apportion.diagnose import Diagnosis
-from apportion.exceptions import counted
-from apportion.labelling import REASONS, reasons_of
+from apportion.exceptions import counted, plural
+from apportion.labelling import REASONS
 from apportion.report.contents import Contents, Run
 from apportion.report.document import document_of, shown_bags, window_hours
-from apportion.report.verdict import verdict_on
+from apportion.report.verdict import Verdict, verdict_on
+from apportion.views.glossary import glossary
 
 _SCRIPTS = ("tools.js", "days.js", "bags.js", "map.js", "convergence.js", "page.js")
 _LEVELS = {"sound": "Sound", "care": "With care", "doubt": "In doubt"}
@@ -34,9 +36,14 @@ def page_of(contents: Contents, facts: Mapping[str, str]) -> str:
     templates = _environment()
     document = _json(document_of(contents))
     scripts = [_plotly(), "\n".join(_source(templates, name) for name in _SCRIPTS)]
+    verdict, explain = verdict_on(contents), _Explain(contents.bag_word)
     return templates.get_template("report.html").render(
         title=contents.title,
-        verdict=verdict_on(contents),
+        verdict=verdict,
+        explain=explain,
+        spoken=explain.spoken(verdict),
+        bag=contents.bag_word,
+        bags_word=plural(contents.bag_word),
         levels=_LEVELS,
         n_rows=contents.n_rows,
         policy=_policy(scripts),
@@ -51,11 +58,32 @@ def page_of(contents: Contents, facts: Mapping[str, str]) -> str:
         runs=contents.runs,
         settings=_settings(contents),
         reasons=_reasons(contents),
+        common_reasons=[(code, REASONS[code]) for code in contents.common_reasons],
         command=contents.command,
         facts=facts,
         rules=contents.rules,
         notes=contents.notes,
     )
+
+
+class _Explain:
+    """Explains a word where the page first uses it, and only there."""
+
+    def __init__(self, bag: str) -> None:
+        self._bag = bag
+        self._left = glossary(bag)
+
+    def __call__(self, term: str) -> str:
+        """Return a clause in parentheses, or nothing where the word was explained before."""
+        clause = self._left.pop(term, None)
+        return f" ({clause})" if clause else ""
+
+    def spoken(self, verdict: Verdict) -> list[tuple[str, str]]:
+        """Return the words of a verdict, and what they mean; what a bag is always belongs to it."""
+        text = " ".join([self._bag, verdict.sentence, *verdict.concerns])
+        used = set(re.findall(r"\w+", text))
+        terms = [term for term in self._left if used.issuperset(term.split())]
+        return [(term, self._left.pop(term)) for term in terms]
 
 
 def require_tools() -> None:
@@ -175,8 +203,13 @@ def _design(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def _reasons(contents: Contents) -> list[tuple[str, str, str]]:
-    counts = reasons_of(contents.answer)
-    return [(code, counted(count, "row"), REASONS[code]) for code, count in counts.items()]
+    """Return the reason codes that some rows have and others do not, and how many have them."""
+    common = contents.common_reasons
+    return [
+        (code, counted(count, "row"), REASONS[code])
+        for code, count in contents.reasons.items()
+        if code not in common
+    ]
 
 
 def _settings(contents: Contents) -> list[tuple[str, Run]]:

@@ -7,8 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from apportion.exceptions import counted
-from apportion.labelling import reasons_of
+from apportion.exceptions import counted, plural
 from apportion.report.contents import Contents
 
 Level = Literal["sound", "care", "doubt"]
@@ -50,7 +49,11 @@ def _sentence(contents: Contents, level: Level) -> str:
     n = int((contents.places >= 0).sum())
     who = "All" if n == contents.n_rows else f"{n:,} of"
     off = contents.report.error()
-    kept = "every bag keeps its totals" if off < 5e-4 else f"{off:.1%} of them are off their totals"
+    kept = (
+        f"every {contents.bag_word} keeps its totals"
+        if off < 5e-4
+        else f"{off:.1%} of them are off their totals"
+    )
     agreement = agreement_of(contents)
     similar = "" if agreement is None else f", and {agreement.share:.0%} of their neighbours agree"
     words = {
@@ -90,6 +93,7 @@ def agreement_of(contents: Contents) -> Agreement | None:
 
 def _bags(contents: Contents) -> list[tuple[bool, str]]:
     """Return what is wrong with bags and runs, and whether that is grave."""
+    bag = contents.bag_word
     found: list[tuple[bool, str]] = []
     several = len(contents.diagnoses) > 1
     for group, diagnosis in contents.diagnoses.items():
@@ -105,7 +109,10 @@ def _bags(contents: Contents) -> list[tuple[bool, str]]:
             )
     off = contents.report.error()
     if off > _OFF:
-        text = f"{off:.1%} of the bagged rows are off their bag's totals: see the table of bags."
+        text = (
+            f"{off:.1%} of the rows in {plural(bag)} are off their {bag}'s totals: "
+            f"see the table of {plural(bag)}."
+        )
         found.append((off > _FAR_OFF, text))
     return found
 
@@ -113,7 +120,7 @@ def _bags(contents: Contents) -> list[tuple[bool, str]]:
 def _rows(contents: Contents) -> list[str]:
     """Return what is wrong with many rows."""
     n, found = contents.n_rows, []
-    counts = reasons_of(contents.answer)
+    counts = contents.reasons
     for code, text in (
         ("tie", "have a label that only a tie-break decided"),
         ("isolated", "have almost no similar row: look for outliers and unscaled features"),
@@ -122,12 +129,16 @@ def _rows(contents: Contents) -> list[str]:
     ):
         count = counts.get(code, 0)
         if count > _SOME * n:
-            found.append(f"{counted(count, 'row')} ({count / n:.0%}) {text}.")
+            who = "All rows" if count == n else f"{counted(count, 'row')} ({count / n:.0%})"
+            # Where every row lacks something, the columns are to blame, not the rows.
+            columns = code == "missing-features" and count == n
+            hint = ": leave out columns that are mostly empty" if columns else ""
+            found.append(f"{who} {text}{hint}.")
     agreement = agreement_of(contents)
     if agreement is not None and agreement.beyond_chance < _LITTLE_AGREEMENT:
         found.append(
             f"Similar rows often have different labels: {agreement.share:.0%} agree, and "
             f"{agreement.by_chance:.0%} would by chance. Classes overlap in these features, or "
-            "bags are few or alike."
+            f"{plural(contents.bag_word)} are few or alike."
         )
     return found

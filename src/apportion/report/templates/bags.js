@@ -1,4 +1,4 @@
-// Given against assigned rows, a mark a bag and class, and tables that can be sorted.
+// Given against assigned rows, one mark per bag and class, and tables that can be sorted.
 
 const MOST_MARKS = 5000;
 
@@ -35,7 +35,7 @@ function startBags() {
     yaxis: { title: axisTitle("assigned rows"), rangemode: "tozero", gridcolor: "#eeeeee", zeroline: false },
   });
   if (n < bags.n) {
-    const words = `The plot shows ${n.toLocaleString("en")} of ${bags.n.toLocaleString("en")} bags.`;
+    const words = `The plot shows ${n.toLocaleString("en")} of ${bags.n.toLocaleString("en")} ${report.words.bags}.`;
     element("bag-plot").after(make("p", { class: "note" }, words));
   }
 }

@@ -112,22 +112,22 @@ function drawTimeline(lanes) {
       const trace = traces.get(place);
       days.items.push({ at, row, place, point: trace.x.length });
       trace.x.push(1000 * (shown.end[at] - shown.start[at]));
-      trace.base.push(1000 * shown.start[at]);
+      trace.base.push(moment(shown.start[at]));
       trace.y.push(row);
       trace.width.push(0.8 * (shown.sure[at] === null ? 0.5 : 0.25 + 0.0075 * shown.sure[at]));
       trace.hovertext.push(plain(aboutSegment(at, MOST_SIGNS)));
       trace.customdata.push(at);
     }
   });
-  const first = 1000 * lowest(days.items.map(({ at }) => shown.start[at]));
-  const last = 1000 * highest(days.items.map(({ at }) => shown.end[at]));
+  const first = lowest(days.items.map(({ at }) => shown.start[at]));
+  const last = highest(days.items.map(({ at }) => shown.end[at]));
   const margin = 0.01 * (last - first);
   const drawn = [...traces.values()].sort((a, b) => a.meta - b.meta);
   days.curves = new Map(drawn.map((trace, curve) => [trace.meta, curve]));
   days.height = 70 + LANE_HEIGHT * Math.max(lanes.length, 2);
   days.rows = [lanes.length - 0.5, -0.5];
   days.axis = {
-    type: "date", side: "top", range: [first - margin, last + margin], showgrid: true, gridcolor: "#e4e4e4",
+    type: "date", side: "top", range: [moment(first - margin), moment(last + margin)], showgrid: true, gridcolor: "#e4e4e4",
     tickformatstops: [
       { dtickrange: [null, 1000], value: "%H:%M:%S.%L" },
       { dtickrange: [1000, 60000], value: "%H:%M:%S" },
@@ -184,7 +184,7 @@ function outline({ at, row }) {
   const [start, end] = [report.timeline.start[at], report.timeline.end[at]];
   const line = { color: "#000000", width: 2.5 };
   Plotly.relayout("timeline", {
-    shapes: [{ type: "rect", x0: 1000 * start, x1: 1000 * end, y0: row - 0.45, y1: row + 0.45, line }],
+    shapes: [{ type: "rect", x0: moment(start), x1: moment(end), y0: row - 0.45, y1: row + 0.45, line }],
   });
 }
 
@@ -231,7 +231,7 @@ function drawTotalsInTime(lanes, all) {
   const bags = report.bags;
   const shown = all.slice(0, Math.max(1, Math.floor(SEGMENTS_A_PAGE / classes.length)));
   const traces = classes.map((_, place) => ({
-    type: "bar", meta: place, marker: fill(place), hoverinfo: "text",
+    type: "bar", meta: place, marker: fill(place), hoverinfo: "text", offset: 0,
     x: [], width: [], base: [], y: [], hovertext: [],
   }));
   shown.forEach(({ bag: k, lane, start, end }) => {
@@ -241,7 +241,7 @@ function drawTotalsInTime(lanes, all) {
       const heights = [mass, bags.assigned[k][place]].map((one) => (0.41 * one) / Math.max(bags.rows[k], 1));
       for (const [height, base] of [[heights[0], given], [heights[1], assigned]]) {
         if (height <= 0) continue;
-        traces[place].x.push(500 * (start + end));
+        traces[place].x.push(moment(start));
         traces[place].width.push(1000 * (end - start));
         traces[place].base.push(base);
         traces[place].y.push(height);
@@ -252,7 +252,8 @@ function drawTotalsInTime(lanes, all) {
     });
   });
   element("totals-title").textContent =
-    "Given above assigned, at the time of every bag" + (shown.length < all.length ? `: the first ${shown.length} of ${all.length} bags` : "");
+    `Given above assigned, at the time of every ${report.words.bag}` +
+    (shown.length < all.length ? `: the first ${shown.length} of ${all.length} ${report.words.bags}` : "");
   const dayOf = (lane) => (lanes.length > 1 ? `${plain(report.timeline.days[lane])}<br>` : "");
   draw("totals", traces, {
     height: 70 + 3 * LANE_HEIGHT * lanes.length,
@@ -282,7 +283,7 @@ function drawTotalsBeside(lanes, all) {
   lanes.forEach((lane, row) => {
     const k = bagOfLane.get(lane);
     if (k === undefined) words.push([row, bags.pieces.unlisted.includes(lane) ? "not drawn" : "no totals"]);
-    else if (begun.has(k)) words.push([row, "the bag above goes on"]);
+    else if (begun.has(k)) words.push([row, `the ${report.words.bag} above goes on`]);
     if (k === undefined || begun.has(k)) return;
     begun.add(k);
     let [given, assigned] = [0, 0];

@@ -63,9 +63,9 @@ function chooseMap(place) {
 
 function hoverWords(shown, at) {
   const lines = [`row ${shown.row[at]}: ${className(shown.label[at])} (${ownShare(shown, at)})`];
-  if (shown.bag[at] !== null) lines.push(`bag ${shown.bag[at]}`);
+  if (shown.bag[at] !== null) lines.push(`${report.words.bag} ${shown.bag[at]}`);
   neighboursOf(shown, at).forEach((one) => {
-    lines.push(`${one.share} ${one.label}, row ${one.row}${one.bag === null ? "" : `, bag ${one.bag}`}`);
+    lines.push(`${one.share} ${one.label}, row ${one.row}${one.bag === null ? "" : `, ${report.words.bag} ${one.bag}`}`);
   });
   return lines.map((line) => plain(shortened(line, 80))).join("<br>");
 }
@@ -88,13 +88,13 @@ function tellRow(at) {
     .filter(([percent]) => percent >= 5)
     .sort((a, b) => b[0] - a[0])
     .map(([percent, name]) => `${name} ${share(percent)}`);
-  const bag = shown.bag[at] === null ? "in no bag" : `of bag ${shown.bag[at]}`;
+  const bag = shown.bag[at] === null ? `in no ${report.words.bag}` : `of ${report.words.bag} ${shown.bag[at]}`;
   const near = neighboursOf(shown, at);
   const agree = near.filter((one) => one.place === shown.label[at]).length;
   const body = make("tbody", {}, ...near.map((one) =>
     make("tr", {}, make("td", { class: "words" }, String(one.row)), make("td", { class: "words" }, one.label),
       make("td", { class: "words" }, one.bag ?? "–"), make("td", {}, one.share))));
-  const head = make("thead", {}, make("tr", {}, ...["Similar row", "Label", "Bag", "Similarity"].map((text, place) =>
+  const head = make("thead", {}, make("tr", {}, ...["Similar row", "Label", capitalized(report.words.bag), "Similarity"].map((text, place) =>
     make("th", { scope: "col", class: place < 3 ? "words" : "number" }, text))));
   const reason = shown.reason[at] ? ` Reason codes: ${shown.reason[at].replaceAll(";", ", ")}.` : "";
   element("map-detail").replaceChildren(

@@ -28,6 +28,10 @@ function plain(text) {
     .replace(/>/g, "&gt;");
 }
 
+function capitalized(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 function shortened(text, most) {
   const signs = [...String(text)];
   return signs.length > most ? signs.slice(0, most - 1).join("") + "…" : String(text);
@@ -52,6 +56,12 @@ function clock(seconds) {
   const rest = seconds - 60 * Math.floor(seconds / 60);
   if (rest === 0) return time;
   return `${time}:${Number.isInteger(rest) ? two(rest) : rest.toFixed(3).padStart(6, "0")}`;
+}
+
+// So many seconds after midnight, for an axis of times. A number would not do: Plotly takes 10 to 99 and
+// 1000 to 9999 for years, and all others for milliseconds of the browser's time zone.
+function moment(seconds) {
+  return new Date(Math.round(1000 * seconds)).toISOString();
 }
 
 function lasting(seconds) {
@@ -91,7 +101,8 @@ const configOfAll = {
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
 };
 
-// Draw traces; those with a `meta` belong to the class at that place and go when it is hidden.
+// Draw traces; those with a `meta` belong to the class at that place and go when it is hidden. An axis counts
+// unless it says otherwise: Plotly would guess from the data.
 function draw(id, traces, layout) {
   for (const trace of traces) {
     if (typeof trace.meta === "number") trace.visible = !hidden.has(trace.meta);
@@ -100,7 +111,8 @@ function draw(id, traces, layout) {
   // When the width changes, Plotly asks the box how high it is.
   element(id).dataset.height = layout.height;
   element(id).style.height = `${layout.height}px`;
-  return Plotly.react(id, traces, { ...layoutOfAll, ...layout }, configOfAll);
+  const [xaxis, yaxis] = [layout.xaxis, layout.yaxis].map((axis) => ({ type: "linear", ...axis }));
+  return Plotly.react(id, traces, { ...layoutOfAll, ...layout, xaxis, yaxis }, configOfAll);
 }
 
 function showClasses() {
