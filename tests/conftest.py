@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import os
 
+# Tests run side by side, on small matrices: more BLAS threads than cores would wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import HealthCheck, settings
 

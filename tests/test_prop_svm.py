@@ -109,12 +109,12 @@ def test_the_svm_step_is_optimal_and_the_objective_is_recomputed(seed, C, C_p):
 
 @pytest.mark.parametrize("seed", [0, 2])
 def test_as_good_as_the_printed_algorithm_from_as_many_starts(seed):
-    X, _, bags, totals = clouds(seed, n=24, n_bags=3)
+    X, _, bags, totals = clouds(seed, n=18, n_bags=3)
     shares = totals.lower[:, 1]
     model = PropSVM("linear", C=1.0, C_p=1.0, n_starts=20, random_state=seed)
     model.fit(X, bags=bags, proportions=totals)
     it = problem(X, bags, shares)
-    counts = np.rint(shares * 8).astype(int)
+    counts = np.rint(shares * 6).astype(int)
     rng = np.random.default_rng(seed)
     ends = [
         alternating_svm(X, bags, shares, it.random_start(counts, rng), 1.0, 1.0) for _ in range(4)
