@@ -82,9 +82,10 @@ def fit_entries(
     silent = np.asarray(entries.blank.all(axis=1))
     part = recorded < _WHOLE * length
     scaled = found.rounded & (np.abs(total - length) > 1.0)
+    whole = "their period" if np.array_equal(length, period) else "the time they account for"
     notes = [
         *covered.notes,
-        *_told(entries, found._replace(rounded=scaled), silent, part, step),
+        *_told(entries, found._replace(rounded=scaled), silent, part, step, whole),
     ]
     kept = np.flatnonzero(~(silent | found.uncovered | found.hardly_recorded))
     if not kept.size:
@@ -165,16 +166,21 @@ def _totals(
 
 
 def _told(
-    entries: Entries, found: RecordedBounds, silent: BoolArray, part: BoolArray, step: float
+    entries: Entries,
+    found: RecordedBounds,
+    silent: BoolArray,
+    part: BoolArray,
+    step: float,
+    whole: str,
 ) -> list[str]:
     """Return what was done with which entries, in sentences."""
     multiples = f" (all durations are multiples of {step / 60:g} min)" if step else ""
     notes = []
     for mask, words in (
         (silent, "that say nothing are left out"),
-        (found.rounded, f"that miss their period by what rounding explains{multiples} are scaled"),
-        (found.too_long, "that exceed their period are scaled down to it"),
-        (found.uncovered & ~silent, "that do not cover their period are left out"),
+        (found.rounded, f"that miss {whole} by what rounding explains{multiples} are scaled"),
+        (found.too_long, f"that exceed {whole} are scaled down to it"),
+        (found.uncovered & ~silent, f"that do not cover {whole} are left out"),
         (found.hardly_recorded, "that were recorded to less than 95 % are left out"),
         (part & found.within, "that were recorded in part are known within bounds"),
         (
