@@ -10,6 +10,7 @@ never read the truth.
 from __future__ import annotations
 
 import argparse
+import resource
 import tempfile
 from pathlib import Path
 
@@ -39,6 +40,7 @@ def main() -> None:
         )
         for words in ("", "--covers recording --excess scale", "--covers period"):
             known = ["--diary", str(folder / "diary.csv"), *words.split()]
+            before = processor_seconds()
             answer = label(folder / "windows.csv", known, folder, limit=LIMIT)
             if answer is None:
                 print(f"  {words or '(defaults)':<36} no result in {LIMIT} s")
@@ -47,8 +49,14 @@ def main() -> None:
             unknown = (answer["label"] == "unknown").mean()
             print(
                 f"  {words or '(defaults)':<36} right {right:.3f}, unknown {unknown:.3f}, "
-                f"{answer['seconds']:.0f} s"
+                f"{answer['seconds']:.0f} s, {processor_seconds() - before:.0f} s of processor time"
             )
+
+
+def processor_seconds() -> float:
+    """Return the processor time of all commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def part_recorded(folder: Path, seed: int, n_features: int) -> tuple[np.ndarray, float]:

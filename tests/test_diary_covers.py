@@ -110,6 +110,11 @@ def test_sums_that_are_only_roughly_of_the_recording_are_in_doubt_and_need_the_e
         diary_bags(recording(HOURS), diary(rough), rules=DiaryRules(covers="recording"))
 
 
+def test_a_sum_between_the_recorded_time_and_the_day_is_no_sign():
+    found = diary_bags({"start": MONDAY + np.arange(22 * 60).astype("m8[m]")}, diary([[1380]]))
+    assert "found" not in rule_of(found)
+
+
 def test_whole_recordings_and_shares_and_open_cells_say_nothing():
     spans = [
         {"start": str(MONDAY + np.timedelta64(24 * day + 8, "h")), "end": str(

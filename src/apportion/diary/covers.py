@@ -60,8 +60,9 @@ class _Sums(NamedTuple):
 
     @property
     def perhaps_to_recorded(self) -> BoolArray:
-        far = np.abs(self.total - self.recorded) > np.maximum(self.near, _NOT_FAR * self.recorded)
-        return ~far & ~self.to_period
+        off = np.abs(self.total - self.recorded)
+        nearer = 2.0 * off < np.abs(self.total - self.period)
+        return nearer & (off <= np.maximum(self.near, _NOT_FAR * self.recorded))
 
     def in_words(self) -> str:
         """Return how many entries sum to the recorded time, and how many to their period."""
