@@ -178,14 +178,16 @@ def drift(y: np.ndarray, who: np.ndarray) -> np.ndarray:
     return rng.random(len(y)) + 0.15 * y * rng.standard_normal(who.max() + 1)[who]
 
 
-def label(readings: Path, words: list[str], folder: Path) -> dict[str, np.ndarray | float | str]:
-    """Run the command, and return its labels and how long it took."""
+def label(readings: Path, words: list[str], folder: Path, limit: float | None = None):
+    """Run the command; return its labels and how long it took, or None beyond the time limit."""
     out = folder / "labels.parquet"
     command = [sys.executable, "-m", "apportion", "label", str(readings), *words]
     begun = time.perf_counter()
-    done = subprocess.run(
-        [*command, "--output", str(out), "--force", "--json"], capture_output=True, text=True
-    )
+    command += ["--output", str(out), "--force", "--json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return None
     if done.returncode:
         sys.exit(done.stderr)
     table = read_columns(out, ["label", "reason"])

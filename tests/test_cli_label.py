@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -724,3 +725,56 @@ def test_help_names_every_option():
         assert "READINGS" in result.stdout or "FOLDER" in result.stdout
     assert "[OPTIONS] [FOLDER]" in result.stdout or "FOLDER" in result.stdout
     assert len(app.registered_commands) == 8
+
+
+# Activities that never happen, and what entries account for
+
+ZERO_DIARY = "participant,date,sleep,out,ski\np1,2024-03-04,8,16,0\np1,2024-03-05,6,18,0\n"
+
+
+def with_column(text, name, cells):
+    """Return CSV text with one more column."""
+    lines = text.splitlines()
+    return (
+        "\n".join(f"{line},{cell}" for line, cell in zip(lines, [name, *cells], strict=True)) + "\n"
+    )
+
+
+def test_an_activity_that_never_happens_is_no_class_but_its_name_is_still_known():
+    truth = ["sleep"] * 8 + ["out"] * 16 + ["sleep"] * 6 + ["out"] * 18 + ["ski"] * 24
+    given = [""] * 71 + ["ski"]
+    write("windows.csv", with_column(with_column(windows(days=3), "truth", truth), "hint", given))
+    write("diary.csv", ZERO_DIARY)
+    known = ("windows.csv", "--diary", "diary.csv", "--exclude", "hint", "--output")
+    said = done("label", *known, "plain.csv").stderr
+    assert "truth (its values are the classes" in " ".join(said.split())
+    assert "are no classes: 'ski'" in " ".join(said.split())
+    assert "mass_ski" not in Path("plain.csv").read_text()
+    answer = labels("windows.csv", "--diary", "diary.csv", "--given", "hint")
+    assert answer[-1]["label"] == "ski"
+    assert "given" in answer[-1]["reason"]
+    write("edited.csv", table(row=range(72), label=truth))
+    done("report", *known[:-1], "--labels", "edited.csv", "--output", "page.html")
+
+
+def test_diagnose_does_not_count_a_class_of_zeros():
+    write("totals.csv", "day,sleep,tv,ski\nmon,4,2,0\ntue,2,4,0\nwed,3,3,0\n")
+    said = done("diagnose", "rows.csv", *KNOWN).stdout
+    assert "rank 2 of 2 classes" in said
+    assert "because every total of it is 0: 'ski'" in said
+    assert strict_json(done("diagnose", "rows.csv", *KNOWN, "--json").stdout)["rank"] == 2
+
+
+def test_the_rules_say_what_entries_were_found_to_account_for():
+    rows = [line for line in windows(days=4).splitlines() if not re.search("T[12]", line)]
+    write("windows.csv", "\n".join(rows) + "\n")
+    lines = [f"p1,2024-03-0{day},{n},{9 - n}\n" for day, n in ((4, 8), (5, 6), (6, 8), (7, 6))]
+    write("diary.csv", "participant,date,sleep,out\n" + "".join(lines))
+    known = ("windows.csv", "--diary", "diary.csv")
+    answer = strict_json(done("label", *known, "--output", "a.csv", "--json").stdout)
+    (rule,) = (line for line in answer["rules"] if line.startswith("--covers auto"))
+    assert "of 4 entries recorded in part, 4 sum to the recorded time" in rule
+    by_hand = labels(*known, "--covers", "recording", "--excess", "scale")
+    assert [row["label"] for row in cells_of(Path("a.csv").read_text())] == [
+        row["label"] for row in by_hand
+    ]

@@ -85,5 +85,17 @@ def test_a_class_without_mass_is_no_finding():
     assert np.isnan(found.pairwise[0, 2])
 
 
+def test_a_class_without_mass_counts_neither_in_the_rank_nor_in_the_singular_values():
+    shares = np.array([[0.5, 0.5], [1.0, 0.0], [0.2, 0.8]])
+    bags = np.repeat([0, 1, 2], 4)
+    found, alone = diagnose(bags, np.insert(shares, 1, 0.0, axis=1)), diagnose(bags, shares)
+    assert found.absent == (1,)
+    assert alone.absent == ()
+    assert found.rank == alone.rank == 2
+    assert found.smallest_singular_value == pytest.approx(alone.smallest_singular_value)
+    assert "rank 2 of 2 classes" in str(found)
+    assert "not counted, because every total of it is 0: 1" in str(found)
+
+
 def test_unknown_totals_say_nothing():
     assert diagnose(["a"] * 4, {"a": {"x": None, "y": None}}).uninformative

@@ -400,6 +400,7 @@ def test_wide_and_long_diaries_say_the_same(table, spell, random):
     for k, day in enumerate(days):
         hours = {name: round(table[k][h] / 60, 6) for h, name in enumerate("abc")}
         hours[UNKNOWN] = round(24 - sum(table[k]) / 60, 6)
+        assert all(hours.pop(name) == 0 for name in found.never)
         assert exact_hours(found, str(day)) == pytest.approx(hours, abs=1e-5)
 
 

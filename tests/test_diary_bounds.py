@@ -274,7 +274,9 @@ def test_whatever_a_diary_says_gives_totals_or_names_a_line(said, chosen, data):
     assert np.all(totals.lower <= totals.upper)
     assert np.all(totals.lower.sum(axis=1) <= 1 + 1e-9)
     assert np.all(totals.upper.sum(axis=1) >= 1 - 1e-9)
-    assert set(said.classes) <= set(totals.classes.tolist()) <= {*said.classes, UNKNOWN}
+    assert not set(found.never) & set(totals.classes.tolist())
+    assert {*said.classes} <= {*totals.classes.tolist(), *found.never} <= {*said.classes, UNKNOWN}
+    assert np.all(totals.upper.max(axis=0) > 0)
 
 
 def test_durations_are_scaled_period_by_period():

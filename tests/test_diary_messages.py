@@ -406,7 +406,7 @@ CASES = {
         [{"period": "a", "s": "1h"}],
         {"window": 60},
         "row 0 (a)",
-        "sum to 1 h",
+        "sum to 60 min",
     ),
     "24 hours of a day of 23": (
         {"start": ["2024-03-31T12:00"]},

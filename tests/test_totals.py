@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from apportion import SupervisionError, Totals
 from apportion.bags import match_bags
+from apportion.exceptions import compared
 from apportion.totals import masses_for, tighten
 
 SHARES = {"mon": {"sit": 0.25, "walk": 0.75}, "tue": {"sit": 1.0, "walk": 0.0}}
@@ -315,3 +316,15 @@ def test_masses_of_a_bag_sum_to_its_size(seed, digits, intervals):
     np.testing.assert_allclose(
         lower, totals.lower * sizes[:, None], rtol=0, atol=1e-8 * sizes.max()
     )
+
+
+def test_sums_that_differ_by_little_are_seen_to_differ():
+    with pytest.raises(SupervisionError, match=r"sum to 1\.0000002, more than the whole of 1\."):
+        Totals.from_intervals({"a": [0.5, 0.5000002]}, {"a": [0.6, 0.6]})
+    with pytest.raises(SupervisionError, match="totals that sum to 1000002 for 1000000 rows"):
+        masses_for(Totals.from_counts({"a": [1, 1000001]}), np.array([0]), np.array([1e6]))
+    numbers = [0.1, 0.1 + 1e-9, 7.0, 1234567.0, float("inf")]
+    texts = compared(*numbers)
+    assert len(set(texts)) == 5
+    assert [float(text) for text in texts] == pytest.approx(numbers, rel=1e-9)
+    assert compared(0.1 + 0.2, 0.3, 1 / 3) == ["0.3", "0.3", "0.333333"]

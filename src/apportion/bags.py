@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
-from apportion.exceptions import SupervisionError, name_some
+from apportion.exceptions import SupervisionError, compared, name_some
 from apportion.multipliers import Groups, nearest_totals
 from apportion.tables import factorize
 from apportion.totals import Totals, as_totals, masses_for, sorted_classes, tighten
@@ -142,10 +142,11 @@ class Bags:
             (lower.sum(axis=1) > sizes + 1e-9) | (upper.sum(axis=1) < sizes - 1e-9)
         ):
             last = int(rows[self.codes[rows] == k][-1])
+            left, least, most = compared(sizes[k], lower[k].sum(), upper[k].sum())
             raise SupervisionError(
                 f"row {last} in bag {self.ids[k]!r}",
-                f"given labels that leave {sizes[k]:g} rows without a label, of which the totals "
-                f"want {lower[k].sum():.6g} to {upper[k].sum():.6g}",
+                f"given labels that leave {left} rows without a label, of which the totals want "
+                f"{least} to {most}",
                 "given labels that leave room for every class's total",
                 "correct the labels or the bag's totals",
             )
@@ -153,11 +154,12 @@ class Bags:
 
     def _contradiction(self, row: int, k: int, h: int, count: float) -> SupervisionError:
         label = self.classes.tolist()[h]
-        least, most = self.lower[k, h], self.upper[k, h]
-        allowed = f"exactly {most:g}" if most - least <= 1e-9 else f"from {least:g} to {most:g}"
+        exact = self.upper[k, h] - self.lower[k, h] <= 1e-9
+        given, least, most = compared(count, self.lower[k, h], self.upper[k, h])
+        allowed = f"exactly {most}" if exact else f"from {least} to {most}"
         return SupervisionError(
             f"row {row} in bag {self.ids[k]!r}",
-            f"the label {label!r}, given to {count:g} rows of this bag",
+            f"the label {label!r}, given to {given} rows of this bag",
             f"{allowed} of them",
             "correct the labels or the totals; rounded totals can be given as counts or intervals",
         )

@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import connected_components
 
 from apportion._typing import AnyArray, FloatArray
 from apportion.bags import Bags, match_bags
+from apportion.exceptions import counted, name_some
 
 _NOTHING = 1e-9
 _WEAK = 0.5
@@ -32,13 +33,15 @@ class Diagnosis:
     pairwise : ndarray of shape (n_classes, n_classes)
         The same index for every pair of classes alone; NaN where a class has no mass.
     rank : int
-        The rank of the table of proportions; less than the number of classes when some mixture
-        of classes looks the same in every bag.
+        The rank of the table of proportions; less than the number of classes that have mass when
+        some mixture of them looks the same in every bag.
     smallest_singular_value : float
-        Of the table of proportions with bags weighted by size: near 0, small errors in the totals
-        are large errors in what they say.
+        Of the table of proportions with bags weighted by size, classes without mass aside: near 0,
+        small errors in the totals are large errors in what they say.
     findings : tuple of str
         What cannot, or hardly, be told apart, in words; empty when there is nothing to say.
+    absent : tuple
+        Classes without mass, because every total of them is 0: no row gets their label.
     """
 
     classes: AnyArray
@@ -47,6 +50,7 @@ class Diagnosis:
     rank: int
     smallest_singular_value: float
     findings: tuple[str, ...]
+    absent: tuple[Any, ...] = ()
 
     @property
     def uninformative(self) -> bool:
@@ -54,11 +58,15 @@ class Diagnosis:
         return bool((self.pairwise <= _NOTHING).any())
 
     def __str__(self) -> str:
+        n_present = len(self.classes) - len(self.absent)
         lines = [
             f"information index {self.index:.3f} (0: equal proportions in every bag, 1: pure bags)",
-            f"rank {self.rank} of {len(self.classes)} classes, "
+            f"rank {self.rank} of {counted(n_present, 'class')}, "
             f"smallest singular value {self.smallest_singular_value:.3g}",
         ]
+        if self.absent:
+            names = name_some(map(repr, self.absent), 12)
+            lines.append(f"not counted, because every total of it is 0: {names}")
         labels = self.classes.tolist()
         pairs = [
             (self.pairwise[g, h], labels[g], labels[h])
@@ -109,8 +117,10 @@ def diagnose_shares(
     spread = float(sizes @ ((shares - mean) ** 2).sum(axis=1) / n)
     whole = 1.0 - float((mean**2).sum())
     pairwise = _pairwise_index(shares, sizes)
-    singular = np.linalg.svd(np.sqrt(sizes / n)[:, None] * shares, compute_uv=False)
-    c = len(classes)
+    present = mean > 0
+    table = np.sqrt(sizes / n)[:, None] * shares[:, present]
+    singular = np.linalg.svd(table, compute_uv=False)
+    c = int(present.sum())
     values = np.pad(singular, (0, max(0, c - len(singular))))[:c]
     return Diagnosis(
         classes=classes,
@@ -119,6 +129,7 @@ def diagnose_shares(
         rank=int((values > 1e-9 * max(float(values.max(initial=0.0)), 1e-300)).sum()),
         smallest_singular_value=float(values.min(initial=np.inf)),
         findings=_findings(classes.tolist(), exact, mean, pairwise, n * (mean[:, None] + mean)),
+        absent=tuple(np.asarray(classes)[~present].tolist()),
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 
@@ -106,3 +108,25 @@ def plural(word: str) -> str:
     if word.endswith(("ry", "ty")):
         return f"{word[:-1]}ies"
     return f"{word}{'es' if word.endswith('s') else 's'}"
+
+
+def compared(*numbers: float, digits: int = 6) -> list[str]:
+    """Return numbers as text, with as many digits as it takes to see which of them differ.
+
+    Whole numbers are written in full.
+
+    Examples
+    --------
+    >>> compared(4.0, 4.0 + 1 / 3600, digits=4)
+    ['4', '4.0003']
+    >>> compared(1234567, 1 / 3)
+    ['1234567', '0.3333333']
+    """
+    digits = max(digits, *(len(f"{abs(number):.0f}") for number in numbers))
+    while digits < 17:
+        texts = [f"{number:.{digits}g}" for number in numbers]
+        same = (math.isclose(a, b, rel_tol=1e-12) for a, b in pairwise(sorted(numbers)))
+        if len(set(texts)) >= len(numbers) - sum(same):
+            return texts
+        digits += 1
+    return [f"{number:.17g}" for number in numbers]

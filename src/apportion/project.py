@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from apportion._typing import FloatArray
 from apportion.bags import Bags
-from apportion.exceptions import counted, users_level
+from apportion.exceptions import compared, counted, users_level
 from apportion.multipliers import (
     GroupBlock,
     SimplexResponse,
@@ -200,11 +200,12 @@ def _warn_of_missed_totals(sums: FloatArray, bags: Bags) -> None:
     if missed.size:
         k = int(missed[np.argmax(worst[missed])])
         h = int(np.argmax(off[k]))
+        mass, least, most = compared(sums[k, h], bags.open_lower[k, h], bags.open_upper[k, h])
         warnings.warn(
             f"{counted(missed.size, 'bag')} of {len(bags.ids)} could not be reconciled with their "
             f"totals, the worst of them {bags.ids[k]!r}: its soft labels of class "
-            f"{bags.classes.tolist()[h]!r} sum to {sums[k, h]:.6g} where its totals allow "
-            f"{bags.open_lower[k, h]:.6g} to {bags.open_upper[k, h]:.6g}. Correct the totals, or "
+            f"{bags.classes.tolist()[h]!r} sum to {mass} where its totals allow "
+            f"{least} to {most}. Correct the totals, or "
             "give probabilities that are less sure.",
             ConvergenceWarning,
             stacklevel=users_level(),

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
-from apportion.exceptions import SupervisionError, name_some
+from apportion.exceptions import SupervisionError, compared, name_some
 from apportion.tables import (
     Cells,
     aligned,
@@ -275,10 +275,10 @@ class Totals:
         no_bound = 1.0 if unit == "share" else np.inf
         high_values = np.where(np.isnan(high_values), no_bound, high_values)
         for k, h in zip(*np.nonzero(low_values > high_values), strict=True):
+            least, most = compared(low_values[k, h], high_values[k, h])
             raise SupervisionError(
                 f"bag {low.ids[k]!r}, class {low.classes[h]!r}",
-                f"a lower bound of {low_values[k, h]:g} above its upper bound of "
-                f"{high_values[k, h]:g}",
+                f"a lower bound of {least} above its upper bound of {most}",
                 "lower bounds up to the upper bound",
                 "exchange or correct the two",
             )
@@ -445,12 +445,13 @@ def refuse_infeasible(
     least, most = lower.sum(axis=1), upper.sum(axis=1)
     for k in np.flatnonzero((least > size + slack) | (most < size - slack)).tolist():
         too_high = least[k] > size[k]
+        total, whole = compared(least[k] if too_high else most[k], size[k])
         raise SupervisionError(
             f"bag {ids[k]!r}",
-            f"lower bounds that sum to {least[k]:.6g}, more than the whole of {size[k]:g}"
+            f"lower bounds that sum to {total}, more than the whole of {whole}"
             if too_high
-            else f"upper bounds that sum to {most[k]:.6g}, less than the whole of {size[k]:g}",
-            f"lower bounds that sum to at most {size[k]:g}, upper bounds to at least {size[k]:g}",
+            else f"upper bounds that sum to {total}, less than the whole of {whole}",
+            f"lower bounds that sum to at most {whole}, upper bounds to at least {whole}",
             f"{'lower the lower' if too_high else 'raise the upper'} bounds of this bag",
         )
 
@@ -476,7 +477,7 @@ def _refuse_shares_above_one(cells: Cells, tolerance: float) -> None:
         percentages = 98.0 <= sums[k] <= 102.0 or (bool(unclear) and 2.0 <= values[k, h] <= 100.0)
         raise SupervisionError(
             f"bag {cells.ids[k]!r}, class {cells.classes[h]!r}",
-            f"a share of {values[k, h]:g}, above 1"
+            f"a share of {compared(values[k, h], 1.0)[0]}, above 1"
             + (", which looks like a percentage" if percentages else ""),
             "shares from 0 to 1",
             "divide the percentages by 100"
@@ -497,7 +498,7 @@ def _refuse_wrong_sums(
         which = "shares" if complete[k] else "known shares"
         raise SupervisionError(
             f"bag {cells.ids[k]!r}",
-            f"{which} that sum to {sums[k]:.6g}, off by {sums[k] - 1.0:+.2g}",
+            f"{which} that sum to {compared(sums[k], 1.0)[0]}, off by {sums[k] - 1.0:+.2g}",
             f"a sum of 1 within {tolerance:g}"
             if complete[k]
             else "known shares that leave room for the unknown ones",
@@ -535,10 +536,10 @@ def masses_for(totals: Totals, bags: IntArray, sizes: FloatArray) -> tuple[Float
         lower[exact] = upper[exact] = scaled
     sums = np.where(exact, lower.sum(axis=1), sizes)
     for k in np.flatnonzero(np.abs(sums - sizes) > 1e-6 * np.maximum(sizes, 1.0)):
+        total, n_rows = compared(sums[k], sizes[k])
         raise SupervisionError(
             f"bag {ids[k]!r}",
-            f"totals that sum to {sums[k]:.6g} for {sizes[k]:g} rows, "
-            f"off by {sums[k] - sizes[k]:+.6g}",
+            f"totals that sum to {total} for {n_rows} rows, off by {sums[k] - sizes[k]:+.6g}",
             "totals that sum to the bag's number of rows",
             "correct them (of durations, check `window`), or rescale them with normalize=True; in "
             "cross-validation keep whole bags together, e.g. with GroupKFold",

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from apportion._typing import AnyArray
-from apportion.exceptions import SavedModelError
+from apportion.exceptions import SavedModelError, compared
 from apportion.memory import free_bytes, readable
 
 PathOrFile: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
@@ -229,7 +229,8 @@ class ZipReader:
             row = int(np.argmax(wrong))
             self.refuse(
                 member,
-                f"row {row} with a least value of {rows[row].min():g} and a sum of {sums[row]:g}",
+                f"row {row} with a least value of {rows[row].min():g} and a sum of "
+                f"{compared(sums[row], 1.0)[0]}",
                 "soft labels: numbers from 0 to 1 that sum to 1 in every row",
             )
 

@@ -57,6 +57,7 @@ def diagnose(
         "apportion": apportion.__version__,
         "classes": classes,
         "information_index": found.index,
+        "absent_classes": [str(label) for label in found.absent],
         "rank": found.rank,
         "smallest_singular_value": found.smallest_singular_value,
         "pairs": pairs,

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from apportion._typing import AnyArray
 from apportion.cli.known import (
     given_labels,
     known_from_diary,
@@ -22,6 +23,7 @@ from apportion.files.read import place_in, read_columns
 from apportion.labelling import Supervision
 from apportion.progress import tell
 from apportion.tables import first_called, is_missing, plain_name
+from apportion.totals import Totals, sorted_classes
 from apportion.views.timeline import Times
 
 _USUAL_IDS = ("id", "row_id", "window_id", "window", "unique_id", "uuid")
@@ -51,6 +53,8 @@ class Inputs:
         When the rows were recorded, where that is known.
     bag_word : {"bag", "entry"}
         What the bags are called.
+    never : tuple of str
+        Names of classes that no bag has.
     """
 
     path: Path
@@ -62,6 +66,7 @@ class Inputs:
     notes: list[str]
     times: Times | None
     bag_word: str
+    never: tuple[str, ...] = ()
 
 
 def read_inputs(readings: Path, options: KnownOptions) -> Inputs:
@@ -77,17 +82,33 @@ def read_inputs(readings: Path, options: KnownOptions) -> Inputs:
         if options.diary is None
         else known_from_diary(table, readings, options, place)
     )
-    given, roles, notes = None, found.roles, found.notes
+    given, roles, notes, totals = None, found.roles, found.notes, found.supervision.totals
     if options.given is not None:
-        classes = found.supervision.totals.classes
-        given = given_labels(table, options.given, classes, place)
+        names = [*totals.classes.tolist(), *found.never]
+        given = given_labels(table, options.given, names, place)
+        totals = with_named(totals, found.never, given)
         roles = {**roles, options.given: "the given labels"}
         n_given = sum(one is not None for one in given.tolist())
         notes = [*notes, f"{counted(n_given, 'label')} given in {options.given!r}"]
-    known = replace(found.supervision, given=given)
     return Inputs(
-        readings, table, place, known, roles, found.rules, notes, found.times, found.bag_word
+        readings,
+        table,
+        place,
+        replace(found.supervision, given=given, totals=totals),
+        roles,
+        found.rules,
+        notes,
+        found.times,
+        found.bag_word,
+        found.never,
     )
+
+
+def with_named(totals: Totals, never: Sequence[str], labels: AnyArray) -> Totals:
+    """Return totals with the classes that no bag has, where labels name one of them."""
+    if not set(never) & set(labels.tolist()):
+        return totals
+    return totals.with_classes(sorted_classes([*totals.classes.tolist(), *never])[0])
 
 
 @dataclass(frozen=True)
@@ -113,7 +134,7 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
         features=options.features or (),
         exclude=options.exclude or (),
         roles=roles,
-        classes=inputs.known.totals.classes.tolist(),
+        classes=[*inputs.known.totals.classes.tolist(), *inputs.never],
     )
     recipe, useless = learn_recipe(
         table,

@@ -16,7 +16,7 @@ from apportion.cli.talk import CommandLineError
 from apportion.diary import UNKNOWN, DiaryBags, DiaryRules, diary_bags
 from apportion.diary.columns import ROLES
 from apportion.diary.recording import WINDOW_ROLES
-from apportion.exceptions import FileError, SupervisionError, counted, name_some
+from apportion.exceptions import FileError, SupervisionError, compared, counted, name_some
 from apportion.files.read import no_column
 from apportion.files.sheet import read_sheet
 from apportion.files.totals_table import TotalsTable, read_totals
@@ -49,6 +49,8 @@ class Known:
         The rules that were used, one a line.
     bag_word : {"bag", "entry"}
         What the bags are called.
+    never : tuple of str
+        Activities that take no time in any bag: no classes, unless a label is given.
     """
 
     supervision: Supervision
@@ -57,6 +59,7 @@ class Known:
     times: Times | None = None
     rules: list[str] = field(default_factory=list)
     bag_word: str = "bag"
+    never: tuple[str, ...] = ()
 
 
 def require_one_source(options: KnownOptions) -> None:
@@ -161,20 +164,21 @@ def known_from_diary(
         roles,
         list(matched.notes),
         times_of_diary(matched, options.day_start),
-        [*_rules(options).describe(), *_more_rules(options), why],
+        [*matched.rules, *_more_rules(options), why],
         "entry",
+        matched.never,
     )
 
 
 def given_labels(
-    table: Any, column: str, classes: AnyArray, place: Callable[[int], str]
+    table: Any, column: str, classes: Sequence[Any], place: Callable[[int], str]
 ) -> AnyArray:
     """Return the labels that a column gives; None where a cell is empty.
 
     What a spreadsheet would take for a formula may have the apostrophe that we write before it.
     """
     codes, found = factorize(table.column(column), "label")
-    known = {plain_name(label): label for label in classes.tolist()}
+    known = {plain_name(label): label for label in classes}
     written = {f"'{name}": label for name, label in known.items()}
     labels: list[Any] = []
     for code, one in enumerate(found):
@@ -238,7 +242,7 @@ def _refuse_wrong_counts(bags: AnyArray, read: TotalsTable) -> None:
             continue
         raise FileError(
             f"{read.places[str(bag)]} (bag {bag!r})",
-            f"counts that sum to {lower.sum():g}",
+            f"counts that sum to {compared(lower.sum(), n_rows)[0]}",
             f"{'at most ' * bool(np.isinf(upper).any())}{n_rows:,}, the bag's number of rows",
             "correct the counts, or give shares or percentages",
         )

@@ -132,12 +132,13 @@ class KnownOptions:
         ),
     ] = "auto"
     covers: Annotated[
-        Literal["period", "recording"],
+        Literal["auto", "period", "recording"],
         _option(
             _DIARY,
-            "What an entry accounts for: its whole period, or only what was recorded.",
+            "What an entry accounts for: its whole period, or only what was recorded. auto: what "
+            "the entries recorded in part sum to; the period where they do not say.",
         ),
-    ] = "period"
+    ] = "auto"
     graphs: Annotated[
         Literal["auto", "one", "each"],
         _option(

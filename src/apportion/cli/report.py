@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,14 @@ import typer
 
 from apportion._typing import AnyArray, FloatArray
 from apportion.cli.answer import refuse_inputs
-from apportion.cli.inputs import Features, Inputs, id_column, learn_features, read_inputs
+from apportion.cli.inputs import (
+    Features,
+    Inputs,
+    id_column,
+    learn_features,
+    read_inputs,
+    with_named,
+)
 from apportion.cli.known import given_labels
 from apportion.cli.options import FeatureOptions, KnownOptions, with_groups
 from apportion.cli.page import command_line, contents_of, require_page
@@ -106,7 +113,7 @@ def report(
         features = learn_features(inputs, feature)
         saved = read_columns(labels, encoding=known.encoding)
         ids = id_column(inputs.table, feature.id)
-        answer = _answer(_Saved(saved, labels, known.encoding), inputs, ids)
+        inputs, answer = _answer(_Saved(saved, labels, known.encoding), inputs, ids)
         run = summary_in(saved, labels) if summary is None else read_summary(summary)
         judged = _judged(answer, inputs, run.decode)
         maps, no_map = _maps(inputs, features, judged)
@@ -158,8 +165,8 @@ def _judged(answer: Answer, inputs: Inputs, decode: str) -> Judged:
         raise renumbered(error, inputs.place) from None
 
 
-def _answer(saved: _Saved, inputs: Inputs, ids: str | None) -> Answer:
-    """Return the labels of a file, in the order of the rows."""
+def _answer(saved: _Saved, inputs: Inputs, ids: str | None) -> tuple[Inputs, Answer]:
+    """Return the labels of a file, in the order of the rows, and inputs with all their classes."""
     if "label" not in saved:
         raise FileError(
             saved.path.name,
@@ -167,8 +174,11 @@ def _answer(saved: _Saved, inputs: Inputs, ids: str | None) -> Answer:
             "labels as 'apportion label' writes them",
             "give that file, or call the column of labels 'label'",
         )
-    classes = inputs.known.totals.classes
-    labels = given_labels(saved.table, "label", classes, saved.place)
+    totals = inputs.known.totals
+    names = [*totals.classes.tolist(), *inputs.never]
+    labels = given_labels(saved.table, "label", names, saved.place)
+    totals = with_named(totals, inputs.never, labels)
+    classes = totals.classes
     if all(one is None for one in labels.tolist()):
         raise FileError(
             f"{saved.path.name}, column 'label'",
@@ -184,7 +194,8 @@ def _answer(saved: _Saved, inputs: Inputs, ids: str | None) -> Answer:
     labels, masses, reasons = labels[order], masses[order], reasons[order]
     at = places_among(labels, classes)
     confidence = np.where(at >= 0, masses[np.arange(len(at)), at], np.nan)
-    return Answer(classes, labels, masses, confidence, reasons)
+    inputs = replace(inputs, known=replace(inputs.known, totals=totals))
+    return inputs, Answer(classes, labels, masses, confidence, reasons)
 
 
 def _masses(saved: _Saved, labels: AnyArray, classes: AnyArray) -> FloatArray:

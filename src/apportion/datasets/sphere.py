@@ -20,6 +20,7 @@ from apportion.datasets.sphere_features import (
     room_statistics,
     window_statistics,
 )
+from apportion.exceptions import compared
 
 ACTIVITIES = (
     *(f"a_{name}" for name in ("ascend", "descend", "jump", "loadwalk", "walk")),
@@ -230,10 +231,10 @@ def _recording(folder: Path, setting: str, context: int) -> dict[str, Any]:
     known = ~np.isnan(shares).all(axis=1)
     off = np.flatnonzero(known & ~(np.abs(np.nansum(shares, axis=1) - 1.0) <= 1e-6))
     if off.size:
+        total, _ = compared(np.nansum(shares[off[0]]), 1.0)
         raise ValueError(
             f"{folder / 'targets.csv'}, line {off[0] + 2}: the shares of the activities sum to "
-            f"{np.nansum(shares[off[0]]):g}. Allowed: 1, or a blank line. To mend: get the file "
-            "anew."
+            f"{total}. Allowed: 1, or a blank line. To mend: get the file anew."
         )
     shares[known] = np.nan_to_num(shares[known])
     if not np.array_equal(start, np.arange(len(start))):

@@ -44,6 +44,10 @@ class DiaryBags:
         How long each bag's period was, and how much of it was recorded.
     columns : dict of str to str
         Which columns of the windows are the `participant`, `start`, `end`, `nonwear`, `period`.
+    never : tuple of str
+        Activities of the diary that take no time in any bag; they are no classes.
+    rules : tuple of str
+        The rules that were used, in words, one for each option.
     notes : tuple of str
         What was found and decided, in sentences.
     """
@@ -57,6 +61,8 @@ class DiaryBags:
     hours: dict[str, float]
     recorded_hours: dict[str, float]
     columns: dict[str, str]
+    never: tuple[str, ...]
+    rules: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -174,12 +180,11 @@ def _bags(
         raise _nothing_fits(name, entries, matched)
     recorded = recording.covered(worn, n_entries, matched.periods)
     period = recorded if matched.lengths is None else matched.lengths
-    length = recorded if rules.covers == "recording" else period
 
     used = np.flatnonzero(has_rows)
     fitted = fit_entries(
         entries.take(used),
-        length[used],
+        period[used],
         recorded[used],
         recording.length,
         rules,
@@ -201,6 +206,8 @@ def _bags(
         hours=dict(zip(fitted.ids, (period[kept] / 3600.0).tolist(), strict=True)),
         recorded_hours=dict(zip(fitted.ids, (recorded[kept] / 3600.0).tolist(), strict=True)),
         columns=recording.columns,
+        never=fitted.never,
+        rules=tuple(rules.describe(covers=fitted.covers)),
         notes=(
             *_read_as(name, entries),
             *recording.notes,

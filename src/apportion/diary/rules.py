@@ -13,7 +13,7 @@ _CHOICES = {
     "blank": ("zero", "unknown"),
     "excess": ("error", "scale"),
     "part": ("auto", "bounds", "scale", "drop"),
-    "covers": ("period", "recording"),
+    "covers": ("auto", "period", "recording"),
 }
 
 _WORDS = {
@@ -48,6 +48,8 @@ _WORDS = {
         "drop": "a period that was recorded to less than 95 % is left out; its rows are in no bag",
     },
     "covers": {
+        "auto": "an entry accounts for its whole day or period; where most entries recorded in "
+        "part sum to the recorded time instead, only for that",
         "period": "an entry accounts for its whole day or period",
         "recording": "an entry accounts only for the time that was recorded",
     },
@@ -73,7 +75,8 @@ class DiaryRules:
         interval. So is an empty cell beside durations, which is 0; shares are exact. `"auto"`:
         durations are taken as reported; where all are multiples of an hour, half hour, quarter, ten
         or five minutes, and an entry misses its period by no more than half of that for each
-        activity it names, it is scaled to its period.
+        activity it names, it is scaled to its period. So is one that misses it by no more than 1 %
+        and half a window for each activity and for the time left over.
     excess : {"error", "scale"}, default="error"
         Durations that together exceed their period.
     part : {"auto", "bounds", "scale", "drop"}, default="auto"
@@ -81,8 +84,12 @@ class DiaryRules:
         the rest may have fallen into the time that was not recorded; the recorded part is like the
         whole; or periods recorded to less than 95 % are left out. `"auto"`: like the whole from
         95 % on, within bounds below.
-    covers : {"period", "recording"}, default="period"
+    covers : {"auto", "period", "recording"}, default="auto"
         Whether an entry accounts for its whole period or only for what was recorded of it.
+        `"auto"`: only for what was recorded where at least three quarters of the entries recorded
+        in part, and three or more, sum to the recorded time within 2 % or what rounding explains:
+        these are scaled to it, and an entry that sums to more is of its period; else for the whole
+        period.
 
     Examples
     --------
@@ -98,7 +105,7 @@ class DiaryRules:
     tolerance: float | Literal["auto"] = "auto"
     excess: Literal["error", "scale"] = "error"
     part: Literal["auto", "bounds", "scale", "drop"] = "auto"
-    covers: Literal["period", "recording"] = "period"
+    covers: Literal["auto", "period", "recording"] = "auto"
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -118,18 +125,25 @@ class DiaryRules:
                 f"Got {self.tolerance!r}."
             )
 
-    def describe(self) -> list[str]:
-        """Return the rules in words, one a line."""
-        lines = []
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "tolerance":
-                words = (
-                    "durations are taken as reported; what rounding explains is scaled away"
-                    if value == "auto"
-                    else f"a duration may be off by {value:g} minutes to either side"
-                )
-            else:
-                words = _WORDS[field.name][value]
-            lines.append(f"--{field.name} {value}: {words}")
-        return lines
+    def describe(self, *, covers: str | None = None) -> list[str]:
+        """Return the rules in words, one per line.
+
+        Parameters
+        ----------
+        covers : str, optional
+            What was found by `covers="auto"`, in words.
+        """
+        lines = [
+            f"--{field.name} {getattr(self, field.name)}: {self.in_words(field.name)}"
+            for field in fields(self)
+        ]
+        return lines if covers is None else [*lines[:-1], f"{lines[-1]}; found: {covers}"]
+
+    def in_words(self, name: str, value: str | None = None) -> str:
+        """Return what a rule says, or would say if it had another value."""
+        value = getattr(self, name) if value is None else value
+        if name != "tolerance":
+            return _WORDS[name][value]
+        if value == "auto":
+            return "durations are taken as reported; what rounding explains is scaled away"
+        return f"a duration may be off by {value:g} minutes to either side"

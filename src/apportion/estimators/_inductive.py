@@ -21,6 +21,7 @@ from apportion.baselines.kernels import (
     resolve_kernel,
 )
 from apportion.estimators._base import BagClassifier, all_or_nothing
+from apportion.exceptions import compared
 from apportion.hashing import row_hashes, scramble
 from apportion.metrics import bag_deviances
 from apportion.project import reconcile
@@ -242,7 +243,8 @@ def _refuse_unless_symmetric(gram: FloatArray) -> None:
     off = np.abs(gram - gram.T)
     i, j = np.unravel_index(np.argmax(off), off.shape)
     if off[i, j] > 1e-6 * np.abs(gram).max():
+        one_way, other = compared(gram[i, j], gram[j, i])
         raise ValueError(
-            f"A precomputed kernel must be symmetric. Rows {i} and {j} have {gram[i, j]:g} one way "
-            f"and {gram[j, i]:g} the other. To mend: K = (K + K.T) / 2."
+            f"A precomputed kernel must be symmetric. Rows {i} and {j} have {one_way} one way "
+            f"and {other} the other. To mend: K = (K + K.T) / 2."
         )

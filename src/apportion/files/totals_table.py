@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from apportion._typing import FloatArray
-from apportion.exceptions import FileError, name_some
+from apportion.exceptions import FileError, compared, name_some
 from apportion.files.sheet import Sheet
 from apportion.tables import first_called, is_missing, plain_name
 from apportion.totals import SHARES_SUM_WITHIN, Totals
@@ -155,7 +155,7 @@ def _unit(values: FloatArray, places: Sequence[str]) -> Unit:
     odd = int(np.argmin(shares if shares.sum() >= percentages.sum() else percentages))
     raise FileError(
         places[complete[odd]],
-        f"totals that sum to {sums[odd]:g}",
+        f"totals that sum to {compared(sums[odd], 1.0, 100.0)[0]}",
         "shares that sum to 1, percentages that sum to 100, or counts of rows",
         "correct the line, or say what the numbers are with --unit",
     )
@@ -169,7 +169,8 @@ def _refuse_wrong_sums(cells: Cells, places: dict[str, str], whole: float) -> No
         if short or total > whole * (1.0 + SHARES_SUM_WITHIN):
             raise FileError(
                 f"{places[bag]} (bag {bag!r})",
-                f"{'shares' if whole == 1.0 else 'percentages'} that sum to {total:g}",
+                f"{'shares' if whole == 1.0 else 'percentages'} that sum to "
+                f"{compared(total, whole)[0]}",
                 f"a sum of {most}{whole:g}",
                 "correct the line, or say what the numbers are with --unit",
             )

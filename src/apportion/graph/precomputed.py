@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from apportion._typing import BoolArray
+from apportion.exceptions import compared
 from apportion.graph.base import Affinity, Graph
 
 
@@ -37,9 +38,10 @@ class PrecomputedGraph(Graph):
         largest = float(gap.max()) if min(gap.shape) else 0.0
         if largest > 1e-8 * max(float(abs(W).max()), 1e-300):
             i, j = _place_of_largest(gap)
+            one_way, other = compared(W[i, j], W[j, i])
             raise ValueError(
                 f"Precomputed similarities must be symmetric. Rows {i} and {j} have "
-                f"{W[i, j]:.6g} one way and {W[j, i]:.6g} the other; use (W + W.T) / 2."
+                f"{one_way} one way and {other} the other; use (W + W.T) / 2."
             )
         if sparse.issparse(W):
             W = W - sparse.diags_array(W.diagonal())

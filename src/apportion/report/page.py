@@ -194,7 +194,7 @@ def _design(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "index": diagnosis.index,
         "rank": diagnosis.rank,
-        "n_classes": len(labels),
+        "n_classes": len(labels) - len(diagnosis.absent),
         "findings": diagnosis.findings,
         "labels": labels,
         "pairwise": diagnosis.pairwise.tolist(),
