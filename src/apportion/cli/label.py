@@ -10,8 +10,22 @@ from typing import Annotated
 import typer
 
 import apportion
-from apportion.cli.answer import answer_table, kept_columns, refuse_inputs, write_answer
-from apportion.cli.inputs import Inputs, id_column, learn_features, read_inputs, require_ids
+from apportion.cli.answer import (
+    answer_table,
+    kept_columns,
+    refuse_inputs,
+    require_share,
+    times_to_write,
+    write_answer,
+)
+from apportion.cli.inputs import (
+    Inputs,
+    id_column,
+    learn_features,
+    read_inputs,
+    require_ids,
+    times_of,
+)
 from apportion.cli.known import NONWEAR
 from apportion.cli.options import (
     FeatureOptions,
@@ -36,7 +50,7 @@ from apportion.exceptions import SupervisionError, counted
 from apportion.features import Encoded, Recipe
 from apportion.files.labels import require_ending
 from apportion.files.write import Outputs, require_writable
-from apportion.labelling import Labelled, label_rows, renumbered
+from apportion.labelling import Answer, Labelled, label_rows, reasons_of, renumbered
 from apportion.progress import tell
 from apportion.report import page_bytes
 from apportion.saved import contains_rows, save_model
@@ -115,7 +129,7 @@ def label_file(
     _check_options(known, method, out, model, labels_only)
     _check_outputs(readings, known, out, model, report)
     with stages(out.quiet):
-        inputs = read_inputs(readings, known)
+        inputs = read_inputs(readings, known, feature.id)
         features = learn_features(inputs, feature)
     if model is not None and inputs.known.groups is not None:
         raise CommandLineError(
@@ -128,19 +142,26 @@ def label_file(
     say(inputs.rules, out.quiet, "rules, each an option:")
     say([*inputs.notes, *features.notes], out.quiet)
     with stages(out.quiet):
-        found, told = _label(inputs, features.recipe, method)
+        found, told = _label(inputs, features.recipe, method, out.abstain_below)
     say(told, out.quiet)
     if not out.quiet:
         show_report(found)
     wanted = {*inputs.roles, *features.ids_and_times, ids}
     kept = kept_columns(inputs.table, wanted, out.all_columns)
+    times, columns, _ = times_of(inputs.table, inputs.times, inputs.roles)
     answer, lost = answer_table(
-        found, inputs.table, kept, features.recipe, out, numbered=ids is None
+        found,
+        inputs.table,
+        kept,
+        features.recipe,
+        out,
+        numbered=ids is None,
+        times=times_to_write(inputs.table, times, columns, known.time_format),
     )
     say(lost, out.quiet)
     notes = [*inputs.notes, *features.notes, *told]
     command = command or command_line()
-    summary = summary_of(found, inputs.rules, notes, command)
+    summary = summary_of(found, inputs.rules, notes, command, out.abstain_below)
     answer = with_summary(answer, summary)
     written = []
     with Outputs(force=out.force) as outputs:
@@ -155,7 +176,7 @@ def label_file(
                     inputs,
                     ids=ids,
                     command=command,
-                    files=(readings, known.diary, known.proportions),
+                    files=known.files(readings),
                     notes=notes,
                 )
                 page_as_written = page_bytes(page)
@@ -184,6 +205,7 @@ def _check_options(
     labels_only: bool,
 ) -> None:
     """Raise for options that do not go together."""
+    require_share(out.abstain_below)
     if out.json and out.output is None:
         raise CommandLineError("--json prints a summary on stdout: name a file with --output.")
     if labels_only and model is None:
@@ -210,11 +232,13 @@ def _check_outputs(
     if len({os.path.realpath(path) for path in written}) < len(written):
         raise CommandLineError("Two of --output, --model and --report name the same file.")
     for path in written:
-        refuse_inputs(path, [readings, known.diary, known.proportions])
+        refuse_inputs(path, known.files(readings))
         require_writable(path, force=out.force)
 
 
-def _label(inputs: Inputs, recipe: Recipe, method: MethodOptions) -> tuple[Labelled, list[str]]:
+def _label(
+    inputs: Inputs, recipe: Recipe, method: MethodOptions, abstain_below: float | None
+) -> tuple[Labelled, list[str]]:
     """Return the labelled rows, and what to say about them."""
     tell("reading features")
     encoded = recipe.encode(inputs.table, inputs.place)
@@ -223,10 +247,24 @@ def _label(inputs: Inputs, recipe: Recipe, method: MethodOptions) -> tuple[Label
         known = replace(known, left_out={**known.left_out, "missing-features": encoded.lacking})
     estimator = LPLLP(method.graph, method.alpha, decode=method.decode, random_state=method.seed)
     try:
-        found = label_rows(encoded.rows, known, estimator, {"missing-features": encoded.lacking})
+        marks = {"missing-features": encoded.lacking}
+        found = label_rows(encoded.rows, known, estimator, marks, abstain_below)
     except SupervisionError as error:
         raise renumbered(error, inputs.place) from None
-    return found, [*notes, *map(in_options, found.notes)]
+    return found, [*notes, *map(in_options, found.notes), *uncertain_notes(found, abstain_below)]
+
+
+def uncertain_notes(found: Answer, abstain_below: float | None) -> list[str]:
+    """Return how many rows keep their labels where uncertain ones have none."""
+    if abstain_below is None:
+        return []
+    n_kept = sum(one is not None for one in found.labels.tolist())
+    n_uncertain = reasons_of(found).get("uncertain", 0)
+    n = n_kept + n_uncertain
+    return [
+        f"{n_kept:,} of {counted(n, 'row')} keep a label ({n_kept / max(n, 1):.1%}); the others "
+        f"have a confidence below {abstain_below:g} (--abstain-below)"
+    ]
 
 
 def missing_notes(recipe: Recipe, encoded: Encoded) -> list[str]:
@@ -253,9 +291,8 @@ def _save(path: Path, found: Labelled, recipe: Recipe, inputs: Inputs, ids: str 
         if ids is None:
             save_model(file, fitted, extra=extra)
             return f"{contains_rows(fitted)}: share it as carefully as the data"
-        labels = found.labels.tolist()
-        every = [plain_name(one) for one in inputs.table.column(ids).to_pylist()]
-        fitted_ids = [one for one, label in zip(every, labels, strict=True) if label is not None]
+        cells = inputs.table.column(ids).take(found.rows[None])
+        fitted_ids = [plain_name(one) for one in cells.to_pylist()]
         extra = {**extra, "id_column": ids}
         save_model(file, fitted, extra=extra, labels_only=True, ids=fitted_ids)
         return "no training rows, only ids and labels"

@@ -19,6 +19,7 @@ from apportion.cli.page import command_line, contents_of, require_page
 from apportion.cli.summary import read_summary, summary_in
 from apportion.cli.talk import say, stages, with_exit_codes
 from apportion.exceptions import FileError, SupervisionError, counted, name_some
+from apportion.files.labels import guarded
 from apportion.files.read import place_in, read_columns
 from apportion.files.values import values_of
 from apportion.files.write import require_writable
@@ -99,10 +100,10 @@ def report(
     the labels were made with.
     """
     require_page(output)
-    refuse_inputs(output, [readings, labels, summary, known.diary, known.proportions])
+    refuse_inputs(output, [labels, summary, *known.files(readings)])
     require_writable(output, force=force)
     with stages(quiet):
-        inputs = read_inputs(readings, known)
+        inputs = read_inputs(readings, known, feature.id)
         features = learn_features(inputs, feature)
         saved = read_columns(labels, encoding=known.encoding)
         ids = id_column(inputs.table, feature.id)
@@ -121,7 +122,7 @@ def report(
             ids=ids,
             title=title,
             command=run.command or command_line(),
-            files=(readings, known.diary, known.proportions, labels),
+            files=(*known.files(readings), labels),
             notes=list(dict.fromkeys([*inputs.notes, *features.notes, *run.notes])),
         )
         write_contents(page, output, force=force)
@@ -238,7 +239,7 @@ def _order(saved: _Saved, inputs: Inputs, ids: str | None) -> AnyArray:
         wanted = [plain_name(one) for one in cells]
         if len(set(there)) == len(there) and len(set(wanted)) == len(wanted):
             place = {one: row for row, one in enumerate(there)}
-            found = [place.get(plain_name(one), place.get(_guarded(one))) for one in cells]
+            found = [place.get(plain_name(one), place.get(guarded(one))) for one in cells]
             missing = [one for one, row in zip(wanted, found, strict=True) if row is None]
             if missing:
                 raise FileError(
@@ -283,18 +284,13 @@ def _require_same(column: str, saved: _Saved, order: AnyArray, inputs: Inputs) -
         return
     cells = zip(ours.to_pylist(), theirs.to_pylist(), strict=True)
     for row, (one, other) in enumerate(cells):
-        if plain_name(other) not in (plain_name(one), _guarded(one)):
+        if plain_name(other) not in (plain_name(one), guarded(one)):
             raise FileError(
                 f"{saved.place(int(order[row]))}, column {column!r}",
                 f"{plain_name(other)!r}, where {inputs.place(row)} has {plain_name(one)!r}",
                 f"the rows of {inputs.path.name}, in their order",
                 "give the labels of these rows, or name a column of ids with --id",
             )
-
-
-def _guarded(cell: Any) -> str:
-    """Return a cell as it is written where a spreadsheet would take it for a formula."""
-    return plain_name(f"'{cell}")
 
 
 def _maps(inputs: Inputs, features: Features, judged: Judged) -> tuple[dict[str, RowsMap], str]:

@@ -36,6 +36,10 @@ class Times:
         Whether the clock showed dates, not only the time that had passed.
     day_start : int
         When a day begins, in microseconds after midnight.
+    ahead : ndarray of shape (n_rows,), or None
+        How far the clock was ahead of UTC at the starts, in microseconds; None = not known.
+    zone : str or None
+        The clock's zone, where it is known.
     """
 
     starts: IntArray
@@ -43,6 +47,15 @@ class Times:
     participants: AnyArray | None = None
     dated: bool = True
     day_start: int = 0
+    ahead: IntArray | None = None
+    zone: str | None = None
+
+    @property
+    def moments(self) -> tuple[IntArray, IntArray]:
+        """When windows began and ended: points in time where the zone is known, else by clock."""
+        if self.zone is None or self.ahead is None:
+            return self.starts, self.ends
+        return self.starts - self.ahead, self.ends - self.ahead
 
 
 @dataclass(frozen=True)
@@ -129,7 +142,7 @@ def timeline_of(
     >>> shown.label.tolist(), shown.end.tolist(), shown.confidence.tolist()
     ([0, 1, 0], [7200.0, 10800.0, 14400.0], [0.8, 0.8, 1.0])
     """
-    windows = _Windows(times, labels, confidence)
+    windows = _Windows(times, labels, np.where(labels < 0, np.nan, confidence))
     found = _segments(windows)
     n_lanes = len(windows.days)
     if len(found.lane) > most:
