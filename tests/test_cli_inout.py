@@ -297,8 +297,9 @@ def test_a_share_to_abstain_below(share):
 
 
 def test_models_and_reports_of_uncertain_rows():
-    words = ("--abstain-below", "0.9", "-q")
     plain = labels("rows.csv", *KNOWN)
+    below = float(np.median([float(row["confidence"]) for row in plain]))
+    words = ("--abstain-below", repr(below), "-q")
     more = ("--report", "r.html", "-o", "l.csv")
     done("label", "rows.csv", *KNOWN, *words, *more, "--model", "m.zip")
     done("label", "rows.csv", *KNOWN, *words, "--model", "i.zip", "--labels-only", "-o", "l2.csv")
@@ -309,7 +310,7 @@ def test_models_and_reports_of_uncertain_rows():
     assert [row["label"] for row in again] == [row["label"] for row in plain]
     fewer = cells_of(done("predict", "i.zip", "rows.csv", *words).stdout)
     for row, one in zip(fewer, plain, strict=True):
-        assert (row["label"] == "") == (float(one["confidence"]) < 0.9)
+        assert (row["label"] == "") == (float(one["confidence"]) < below)
         assert row["reason"] == ("" if row["label"] else "uncertain")
     done("predict", "m.zip", "rows.csv", *words)
 
@@ -417,6 +418,10 @@ def hostile_sheet(kind):
     book = openpyxl.Workbook()
     sheet = book.active
     if kind == "merged":
+        for row in (["amount", None, "tv"], ["mon", 4, 2]):
+            sheet.append(row)
+        sheet.merge_cells("A1:B1")
+    elif kind == "title":
         for row in (["Diary of patient 7", None, None], ["day", "sleep", "tv"], ["mon", 4, 2]):
             sheet.append(row)
         sheet.merge_cells("A1:C1")
@@ -443,7 +448,8 @@ def hostile_sheet(kind):
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        ("merged", "no name in the header"),
+        ("title", "line 1: found one cell, 'Diary of patient 7', above lines of 3"),
+        ("merged", "column 2: found no name in the header"),
         ("header", "t.xlsx: found no"),
         ("long", "t.xlsx, line 2: found 5 cells. Allowed: 3, as in the header"),
         ("twice", "the same name, 'sleep'"),
@@ -474,3 +480,66 @@ def test_headers_of_a_diary_in_any_spelling(header):
     expected = labels("windows.csv", *BY_DIARY)
     write("diary.csv", f"{header}\n{lines}")
     assert labels("windows.csv", *BY_DIARY) == expected
+
+
+# Episodes
+
+
+def slow_episodes(answer):
+    """Return runs of labels of hourly windows, by a walk through the rows in time."""
+    found = []
+    for row in sorted(answer, key=lambda row: (row["participant"], row["start"])):
+        last = found[-1] if found else None
+        if last and row["label"] and last[:2] == [row["participant"], row["label"]]:
+            away = datetime.fromisoformat(row["start"]) - datetime.fromisoformat(last[3])
+            if away <= timedelta(hours=1):
+                last[3] = row["end"]
+                last[4].append(float(row["confidence"]))
+                continue
+        sure = [float(row["confidence"] or 0)]
+        found.append([row["participant"], row["label"], row["start"], row["end"], sure])
+    return [one for one in found if one[1]]
+
+
+def test_episodes_are_those_of_a_slow_walk_through_the_rows():
+    rows = cells_of(windows(("p2", "p1")))
+    kept = [row for k, row in enumerate(rows) if k % 24 not in (3, 4, 12)]
+    order = np.random.default_rng(0).permutation(len(kept))
+    mixed = [kept[k] for k in order]
+    write("windows.csv", table(**{name: [row[name] for row in mixed] for name in rows[0]}))
+    write("diary.csv", DIARY + DIARY.partition("\n")[2].replace("p1", "p2"))
+    words = (*BY_DIARY, "--abstain-below", "0.6", "-o", "labels.csv", "--episodes", "episodes.csv")
+    said = done("label", "windows.csv", *words).stderr
+    answer = cells_of(Path("labels.csv").read_text())
+    expected = slow_episodes(answer)
+    episodes = cells_of(Path("episodes.csv").read_text())
+    names = ["participant", "start", "end", "label", "minutes", "confidence"]
+    assert list(episodes[0]) == names
+    assert f"written: episodes.csv, {len(expected)} episodes" in said
+    key = {(one[0], one[2]): one for one in expected}
+    assert len(episodes) == len(key) == len(expected)
+    for row in episodes:
+        who, label, start, end, sure = key[row["participant"], row["start"]]
+        assert (row["participant"], row["label"], row["end"]) == (who, label, end)
+        lasted = datetime.fromisoformat(end) - datetime.fromisoformat(start)
+        assert float(row["minutes"]) == lasted.total_seconds() / 60
+        assert float(row["confidence"]) == pytest.approx(np.mean(sure))
+    assert any(row["start"][:10] != row["end"][:10] for row in episodes)
+
+
+def test_episodes_have_the_zone_of_the_run():
+    in_seconds(shift=1)
+    more = ("--timezone", "Europe/Paris", "-o", "labels.csv", "--episodes", "episodes.csv", "-q")
+    done("label", "seconds.csv", *BY_DIARY, *more)
+    first = cells_of(Path("episodes.csv").read_text())[0]
+    assert first["start"] == "2024-03-04T00:00:00+01:00"
+    done("label", "seconds.csv", *BY_DIARY, *more[:2], "--episodes", "e.parquet", "-q")
+    assert pq.read_table("e.parquet").column("start").type == pa.timestamp("us", "Europe/Paris")
+
+
+def test_episodes_need_times():
+    says = ["rows.csv: found no column of times", "leave out --episodes"]
+    refused("label", "rows.csv", *KNOWN, "--episodes", "e.csv", says=says)
+    refused("label", "rows.csv", *KNOWN, "--episodes", "e.txt", code=3, says="only .csv and")
+    words = ("-o", "e.csv", "--episodes", "e.csv")
+    refused("label", "rows.csv", *KNOWN, *words, code=2, says="name the same file")

@@ -441,10 +441,10 @@ def test_bad_windows_and_options_are_refused(case):
     assert found in caught.value.found
 
 
-def test_a_spreadsheet_is_told_to_become_a_csv(tmp_path):
-    (tmp_path / "diary.xlsx").write_bytes(b"PK\3\4\xff\xfe\0")
-    with pytest.raises(FileError, match=r"a \.xlsx file.*save the table as CSV"):
-        diary_bags(WINDOWS, tmp_path / "diary.xlsx")
+def test_other_spreadsheets_are_told_to_become_a_csv(tmp_path):
+    (tmp_path / "diary.ods").write_bytes(b"PK\3\4\xff\xfe\0")
+    with pytest.raises(FileError, match=r"a \.ods file.*save the table as CSV"):
+        diary_bags(WINDOWS, tmp_path / "diary.ods")
 
 
 def test_rows_are_called_as_the_caller_says():

@@ -19,8 +19,8 @@ from apportion.features import Recipe
 from apportion.files.labels import write_csv, write_table
 from apportion.files.values import delimiter_in, values_of
 from apportion.files.write import Outputs
-from apportion.labelling import Answer
-from apportion.views.timeline import Times
+from apportion.labelling import Answer, places_among
+from apportion.views.timeline import SECOND, Times, episodes_of
 from apportion.views.when import iso_of
 
 
@@ -147,6 +147,44 @@ def answer_table(
     lost = [name for name in kept if name in answer]
     notes = [f"not kept, as the answer has columns called so: {name_some(lost)}"] * bool(lost)
     return pa.table({**rows, **columns, **answer}), notes
+
+
+def episodes_table(found: Answer, times: Times, columns: Mapping[str, str], parquet: bool) -> Any:
+    """Return the episodes of labelled rows, one line each.
+
+    Parameters
+    ----------
+    found : Answer
+        The labels.
+    times : Times
+        When the rows were recorded.
+    columns : mapping of str to str
+        What the rows' columns of start, end and participant are called.
+    parquet : bool
+        Whether the table goes into a Parquet file, where times are times.
+    """
+    import pyarrow as pa
+
+    labels = places_among(found.labels, found.classes)
+    episodes = episodes_of(times, labels, found.confidence)
+    minutes = (episodes.end - episodes.start) / (60 * SECOND)
+    start, end = (
+        TimeColumn(one, times.zone).cells(parquet)
+        if times.dated
+        else pa.array(one / SECOND)  # seconds since the recording began
+        for one in (episodes.start, episodes.end)
+    )
+    who = {columns["participant"]: episodes.participant} if "participant" in columns else {}
+    return pa.table(
+        {
+            **{name: pa.array(names, pa.string()) for name, names in who.items()},
+            "start": start,
+            "end": end,
+            "label": pa.array([str(found.classes[h]) for h in episodes.label], pa.string()),
+            "minutes": minutes,
+            "confidence": episodes.confidence,
+        }
+    )
 
 
 def _typed(table: Any, name: str, is_feature: bool) -> Any:

@@ -12,6 +12,7 @@ import typer
 import apportion
 from apportion.cli.answer import (
     answer_table,
+    episodes_table,
     kept_columns,
     refuse_inputs,
     require_share,
@@ -46,9 +47,9 @@ from apportion.cli.talk import (
     with_exit_codes,
 )
 from apportion.estimators import LPLLP
-from apportion.exceptions import SupervisionError, counted
+from apportion.exceptions import FileError, SupervisionError, counted, name_some
 from apportion.features import Encoded, Recipe
-from apportion.files.labels import require_ending
+from apportion.files.labels import require_ending, write_table
 from apportion.files.write import Outputs, require_writable
 from apportion.labelling import Answer, Labelled, label_rows, reasons_of, renumbered
 from apportion.progress import tell
@@ -102,13 +103,23 @@ def label(
             readable=False,
         ),
     ] = None,
+    episodes: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write episodes, .csv or .parquet: one line for windows of one label that "
+            "follow each other, with start, end, minutes and mean confidence.",
+            metavar="FILE",
+            rich_help_panel="Output",
+            readable=False,
+        ),
+    ] = None,
 ) -> None:
     """Label every row of READINGS from its bags' totals or from a diary.
 
     Give --bags COLUMN and --proportions TABLE, or --diary DIARY. The answer has the rows' ids and
     times, a label, the mass of every class, the label's confidence and a reason code.
     """
-    label_file(readings, known, feature, method, out, model, labels_only, report)
+    label_file(readings, known, feature, method, out, model, labels_only, report, episodes)
 
 
 def label_file(
@@ -120,6 +131,7 @@ def label_file(
     model: Path | None = None,
     labels_only: bool = False,
     report: Path | None = None,
+    episodes: Path | None = None,
     command: str | None = None,
 ) -> Labelled:
     """Read rows, label them, write the answer and return it.
@@ -127,7 +139,7 @@ def label_file(
     The report shows `command` as what was run; by default what the shell was asked for.
     """
     _check_options(known, method, out, model, labels_only)
-    _check_outputs(readings, known, out, model, report)
+    _check_outputs(readings, known, out, model, report, episodes)
     with stages(out.quiet):
         inputs = read_inputs(readings, known, feature.id)
         features = learn_features(inputs, feature)
@@ -136,6 +148,9 @@ def label_file(
             "--model saves one model, and --graphs auto gives every participant a graph of their "
             "own here, which labels better. Pass --graphs one, or leave out --model."
         )
+    times, columns, why = times_of(inputs.table, inputs.times, inputs.roles)
+    if episodes is not None and times is None:
+        raise _no_episodes(inputs, why)
     ids = id_column(inputs.table, feature.id)
     if labels_only:
         _require_row_ids(inputs, ids)
@@ -148,7 +163,6 @@ def label_file(
         show_report(found)
     wanted = {*inputs.roles, *features.ids_and_times, ids}
     kept = kept_columns(inputs.table, wanted, out.all_columns)
-    times, columns, _ = times_of(inputs.table, inputs.times, inputs.roles)
     answer, lost = answer_table(
         found,
         inputs.table,
@@ -183,11 +197,26 @@ def label_file(
             with outputs.writing(report) as path:
                 path.write_bytes(page_as_written)
             written.append(f"written: {report}, a report to open in a browser")
+        if episodes is not None and times is not None:
+            lines = episodes_table(found, times, columns, episodes.suffix.lower() == ".parquet")
+            write_table(lines, episodes, outputs)
+            written.append(f"written: {episodes}, {counted(lines.num_rows, 'episode')}")
         written = [*write_answer(answer, out, outputs), *written]
         if out.json:
             print_out(as_json(summary))
     say(written, out.quiet)
     return found
+
+
+def _no_episodes(inputs: Inputs, why: str) -> FileError:
+    """Return the error for rows whose times are not known."""
+    names = inputs.table.column_names
+    return FileError(
+        inputs.path.name,
+        why or f"no column of times among {name_some(map(repr, names), 12)}",
+        "times of the rows, which --episodes needs: a column 'start' (or 'time', 'timestamp')",
+        "add it or, with a diary, say which column it is with --start; or leave out --episodes",
+    )
 
 
 def _require_row_ids(inputs: Inputs, ids: str | None) -> None:
@@ -222,15 +251,19 @@ def _check_outputs(
     out: OutputOptions,
     model: Path | None,
     report: Path | None,
+    episodes: Path | None,
 ) -> None:
     """Raise, before any work, where the answer could not be written."""
-    if out.output is not None:
-        require_ending(out.output)
+    for path in (out.output, episodes):
+        if path is not None:
+            require_ending(path)
     if report is not None:
         require_page(report)
-    written = [path for path in (out.output, model, report) if path is not None]
+    written = [path for path in (out.output, model, report, episodes) if path is not None]
     if len({os.path.realpath(path) for path in written}) < len(written):
-        raise CommandLineError("Two of --output, --model and --report name the same file.")
+        raise CommandLineError(
+            "Two of --output, --model, --report and --episodes name the same file."
+        )
     for path in written:
         refuse_inputs(path, known.files(readings))
         require_writable(path, force=out.force)

@@ -165,6 +165,64 @@ def timeline_of(
     )
 
 
+@dataclass(frozen=True)
+class Episodes:
+    """Windows of one participant and label that follow each other.
+
+    Attributes
+    ----------
+    participant : list of str
+        Whose episode it is; an empty name where windows name nobody.
+    start, end : ndarray of shape (n_episodes,)
+        When it begins and ends, in microseconds, as `Times.moments`.
+    label : ndarray of shape (n_episodes,)
+        Its class, as a position.
+    n_rows : ndarray of shape (n_episodes,)
+        How many windows it has.
+    confidence : ndarray of shape (n_episodes,)
+        The mean confidence of its windows.
+    """
+
+    participant: list[str]
+    start: IntArray
+    end: IntArray
+    label: IntArray
+    n_rows: IntArray
+    confidence: FloatArray
+
+
+def episodes_of(times: Times, labels: IntArray, confidence: FloatArray) -> Episodes:
+    """Return the episodes of all participants, also those that go over midnight.
+
+    An episode ends where the label changes, and where more than a window is missing. Windows
+    without a label are in no episode.
+
+    Parameters
+    ----------
+    times : Times
+        When the windows were recorded.
+    labels : ndarray of shape (n_rows,)
+        Classes, as positions; -1 = no label.
+    confidence : ndarray of shape (n_rows,)
+        The windows' confidence.
+
+    Examples
+    --------
+    >>> hours = np.array([23, 24, 26, 29]) * 3600 * SECOND
+    >>> times = Times(hours, hours + 3600 * SECOND)
+    >>> found = episodes_of(times, np.zeros(4, dtype=int), np.array([0.9, 0.7, 0.8, 1.0]))
+    >>> ((found.end - found.start) // (3600 * SECOND)).tolist(), found.n_rows.tolist()
+    ([4, 1], [3, 1])
+    """
+    windows = _Windows(times, labels, confidence)
+    windows.in_one_lane_each(times)
+    found = _segments(windows, gap=1.0)
+    found = found.take(found.label >= 0)
+    start, end = (np.rint(one * SECOND).astype(np.int64) for one in (found.start, found.end))
+    names = [windows.names[lane] for lane in found.lane.tolist()]
+    return Episodes(names, start, end, found.label, found.n_rows, found.confidence)
+
+
 class _Segments(NamedTuple):
     """Segments: see `Timeline`."""
 
@@ -196,6 +254,12 @@ class _Windows:
         self.start = (times.starts - self.midnight[self.lane]) / SECOND
         self.end = (times.ends - self.midnight[self.lane]) / SECOND
         self.label, self.confidence = labels, confidence
+        self._whose = whose
+
+    def in_one_lane_each(self, times: Times) -> None:
+        """Put all windows of a participant into one lane, in seconds since 1970."""
+        self.lane = self._whose
+        self.start, self.end = (one / SECOND for one in times.moments)
 
     def take(self, which: AnyArray) -> _Windows:
         """Return some of the windows."""
@@ -228,14 +292,14 @@ def _day_name(day: int, dated: bool) -> str:
     return f"{weekday} {np.datetime64(day, 'D')}"
 
 
-def _segments(windows: _Windows) -> _Segments:
-    """Return the runs of windows with one label, lane by lane."""
+def _segments(windows: _Windows, gap: float = _GAP) -> _Segments:
+    """Return the runs of windows with one label and no gap of more windows, lane by lane."""
     order = np.lexsort([windows.label, windows.end, windows.start, windows.lane])
     lane, label = windows.lane[order], windows.label[order]
     start, end = windows.start[order], windows.end[order]
-    gap = np.append(0.0, start[1:] - _reached(end, lane)[:-1])[: len(order)]
+    missing = np.append(0.0, start[1:] - _reached(end, lane)[:-1])[: len(order)]
     usual = float(np.median(end - start)) if len(order) else 0.0
-    new = (gap > _GAP * usual) | _changes(lane) | _changes(label)
+    new = (missing > gap * usual) | _changes(lane) | _changes(label)
     ones = np.ones(len(order), dtype=np.intp)
     return _joined(new, _Segments(lane, start, end, label, ones, *2 * [windows.confidence[order]]))
 
