@@ -168,7 +168,7 @@ def read_recording(
     chosen = {
         role: table.find(role, columns.get(role), usual) for role, usual in WINDOW_ROLES.items()
     }
-    codes, names = _participants(table, chosen["participant"], place)
+    codes, names = participants_of(table, chosen["participant"], place)
     notes = []
     starts = ends = None
     absolute, zone = False, None
@@ -211,9 +211,10 @@ def window_seconds(length: Any) -> float:
     return amount.value
 
 
-def _participants(
+def participants_of(
     table: Table, column: str | None, place: Callable[[int], str]
 ) -> tuple[IntArray, tuple[str | None, ...]]:
+    """Return each row's participant, as a position in the names, and these; None = nobody named."""
     if column is None:
         return np.zeros(table.n_rows, dtype=np.intp), (None,)
     codes, found = factorize(table[column], "participant")

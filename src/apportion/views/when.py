@@ -70,7 +70,7 @@ def times_from(start: Any, end: Any = None, window: Any = None, participants: An
     starts, ends = np.asarray(recording.starts), np.asarray(recording.ends)
     shift = _on_the_wall(columns["start"], starts) - starts
     named = not recording.absolute or recording.zone is not None
-    dated = named or bool(np.abs(starts).max() >= _TEN_YEARS)
+    dated = named or carries_dates(starts)
     zone = recording.zone if recording.zone in available_timezones() else recording.zone and "UTC"
     ahead = shift if recording.absolute else None
     return Times(starts + shift, ends + shift, recording.participants, dated, 0, ahead, zone)
@@ -80,7 +80,7 @@ def times_of_diary(matched: DiaryBags, day_start: str = "00:00") -> Times | None
     """Return when the windows of a diary were recorded; None where no column says so."""
     if matched.starts is None or matched.ends is None:
         return None
-    dated = bool(np.abs(matched.starts).max(initial=0) >= _TEN_YEARS)
+    dated = carries_dates(matched.starts)
     begin = clock_time(day_start) or 0
     return Times(
         matched.starts,
@@ -91,6 +91,11 @@ def times_of_diary(matched: DiaryBags, day_start: str = "00:00") -> Times | None
         matched.ahead,
         matched.zone,
     )
+
+
+def carries_dates(moments: IntArray) -> bool:
+    """Return whether times count from 1970, not from the beginning of a recording."""
+    return bool(np.abs(moments).max(initial=0) >= _TEN_YEARS)
 
 
 def iso_of(moments: IntArray, zone: str | None) -> list[str]:
