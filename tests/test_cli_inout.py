@@ -129,6 +129,18 @@ def test_seconds_beside_a_column_of_bags_come_out_in_iso_form(rows):
     assert again[1]["start"] == "2024-03-04T07:01:00"
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_report_of_labels_whose_times_were_seconds(form):
+    in_seconds()
+    done("label", "seconds.csv", *BY_DIARY, "-o", f"labels.{form}", "-q")
+    words = ("--labels", f"labels.{form}", "-o", "report.html", "-q")
+    done("report", "seconds.csv", *BY_DIARY, *words)
+    Path("report.html").unlink()
+    lines = Path("seconds.csv").read_text().splitlines()
+    write("seconds.csv", "\n".join([lines[0], *reversed(lines[1:])]))
+    refused("report", "seconds.csv", *BY_DIARY, *words[:-1], says="column 'start'")
+
+
 # Given labels in a table
 
 

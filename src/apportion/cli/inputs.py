@@ -54,6 +54,8 @@ class Inputs:
         When the rows were recorded, where that is known.
     bag_word : {"bag", "entry"}
         What the bags are called.
+    time_format : str or None
+        How times are written, where that is not ISO 8601.
     """
 
     path: Path
@@ -65,6 +67,7 @@ class Inputs:
     notes: list[str]
     times: Times | None
     bag_word: str
+    time_format: str | None
 
 
 def read_inputs(readings: Path, options: KnownOptions, ids: str | None = None) -> Inputs:
@@ -93,7 +96,16 @@ def read_inputs(readings: Path, options: KnownOptions, ids: str | None = None) -
         roles, notes = {**roles, **more_roles}, [*notes, *more]
     known = replace(found.supervision, given=given)
     return Inputs(
-        readings, table, place, known, roles, found.rules, notes, found.times, found.bag_word
+        readings,
+        table,
+        place,
+        known,
+        roles,
+        found.rules,
+        notes,
+        found.times,
+        found.bag_word,
+        options.time_format,
     )
 
 

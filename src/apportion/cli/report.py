@@ -11,8 +11,15 @@ import numpy as np
 import typer
 
 from apportion._typing import AnyArray, FloatArray
-from apportion.cli.answer import refuse_inputs
-from apportion.cli.inputs import Features, Inputs, id_column, learn_features, read_inputs
+from apportion.cli.answer import refuse_inputs, times_to_write
+from apportion.cli.inputs import (
+    Features,
+    Inputs,
+    id_column,
+    learn_features,
+    read_inputs,
+    times_of,
+)
 from apportion.cli.known import given_labels
 from apportion.cli.options import FeatureOptions, KnownOptions, with_groups
 from apportion.cli.page import command_line, contents_of, require_page
@@ -261,21 +268,27 @@ def _order(saved: _Saved, inputs: Inputs, ids: str | None) -> AnyArray:
         numbers = values_of(saved.table, "row").to_pylist()
         if set(numbers) == set(order.tolist()):
             order = np.argsort(np.array(numbers, dtype=np.intp))
+    times, columns, _ = times_of(table, inputs.times, inputs.roles)
+    as_times = times_to_write(table, times, columns, inputs.time_format)
     ours = {"label", "confidence", "reason", *_mass_columns(inputs.known.totals.classes)}
     for column in table.column_names:
         if column in saved and column not in ours and column in {*inputs.roles, ids}:
-            _require_same(column, saved, order, inputs)
+            written = as_times[column].cells(True) if column in as_times else None
+            _require_same(column, saved, order, inputs, written)
     return order
 
 
-def _require_same(column: str, saved: _Saved, order: AnyArray, inputs: Inputs) -> None:
-    """Raise where a column of the labels' file is not that of the rows."""
+def _require_same(
+    column: str, saved: _Saved, order: AnyArray, inputs: Inputs, written: Any
+) -> None:
+    """Raise where a column of the labels' file is not that of the rows, or what we write for it."""
     import pyarrow as pa
 
     ours, theirs = inputs.table.column(column), saved.table.column(column).take(order)
     if ours.type == theirs.type and ours.equals(theirs):
         return
-    ours, theirs = values_of(inputs.table, column), values_of(saved.table, column).take(order)
+    ours = values_of(inputs.table, column) if written is None else pa.chunked_array([written])
+    theirs = values_of(saved.table, column).take(order)
     try:
         theirs = theirs.cast(ours.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -80,9 +80,10 @@ def windows_of_events(
 ) -> EventWindows:
     """Return windows from each participant's first event to the last, and what sensors did in them.
 
-    Windows begin at multiples of their length after midnight. Where events of a sensor overlap,
-    their time counts once. An event without an end lasts until the next one of its sensor begins,
-    or until the participant's last event; where no event has an end, events are moments.
+    Windows begin at multiples of their length: those of 5 minutes at 0:00, 0:05, and so on. Where
+    events of a sensor overlap, their time counts once. An event without an end lasts until the next
+    one of its sensor begins, or until the participant's last event; where no event has an end,
+    events are moments.
 
     Parameters
     ----------
