@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from apportion.cli.page import bag_codes
 from apportion.labelling import Supervision, label_rows
 from apportion.totals import Totals
 from command_line import KNOWN, cells_of, day_files, done, refused, table, windows, write
@@ -325,6 +326,20 @@ def test_models_and_reports_of_uncertain_rows():
         assert (row["label"] == "") == (float(one["confidence"]) < below)
         assert row["reason"] == ("" if row["label"] else "uncertain")
     done("predict", "m.zip", "rows.csv", *words)
+
+
+def test_a_report_counts_uncertain_rows_in_their_bags():
+    known = Supervision(
+        np.array(["mon"] * 3 + ["tue"] * 3, dtype=object),
+        Totals.from_counts({"mon": {"sleep": 2, "tv": 1}, "tue": {"sleep": 1, "tv": 2}}),
+        None,
+        None,
+        {"non-wear": np.arange(6) == 5},
+    )
+    X = np.array([[0.0], [0.1], [5.0], [0.2], [5.1], [5.2]])
+    found = label_rows(X, known, abstain_below=1.0)
+    assert bag_codes(known.bags, found, found.report).tolist() == [0, 0, 0, 1, 1, -1]
+    assert any(one is None for one in found.labels[:5])
 
 
 # Files

@@ -300,6 +300,12 @@ def reasons_of(found: Answer) -> dict[str, int]:
     return {code: counts[code] for code in REASONS if counts[code]}
 
 
+def kept_and_uncertain(found: Answer) -> tuple[int, int]:
+    """Return how many rows have a label, and how many have none because they are uncertain."""
+    n_kept = sum(one is not None for one in found.labels.tolist())
+    return n_kept, reasons_of(found).get("uncertain", 0)
+
+
 def _shares_of(totals: Totals, bags: AnyArray) -> Totals:
     """Return masses of whole bags as shares, which hold where some of the rows are left out too."""
     sizes = Counter(bags.tolist())

@@ -51,7 +51,7 @@ from apportion.exceptions import FileError, SupervisionError, counted, name_some
 from apportion.features import Encoded, Recipe
 from apportion.files.labels import require_ending, write_table
 from apportion.files.write import Outputs, require_writable
-from apportion.labelling import Answer, Labelled, label_rows, reasons_of, renumbered
+from apportion.labelling import Answer, Labelled, kept_and_uncertain, label_rows, renumbered
 from apportion.progress import tell
 from apportion.report import page_bytes
 from apportion.saved import contains_rows, save_model
@@ -291,8 +291,7 @@ def uncertain_notes(found: Answer, abstain_below: float | None) -> list[str]:
     """Return how many rows keep their labels where uncertain ones have none."""
     if abstain_below is None:
         return []
-    n_kept = sum(one is not None for one in found.labels.tolist())
-    n_uncertain = reasons_of(found).get("uncertain", 0)
+    n_kept, n_uncertain = kept_and_uncertain(found)
     n = n_kept + n_uncertain
     return [
         f"{n_kept:,} of {counted(n, 'row')} keep a label ({n_kept / max(n, 1):.1%}); the others "

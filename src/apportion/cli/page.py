@@ -88,7 +88,7 @@ def contents_of(
         title=title or f"Labels of {inputs.path.name}",
         answer=answer,
         bag_word=inputs.bag_word,
-        bag_codes=_bag_codes(inputs.known.bags, answer, report),
+        bag_codes=bag_codes(inputs.known.bags, answer, report),
         report=report,
         diagnoses=diagnoses,
         runs=runs,
@@ -103,12 +103,14 @@ def contents_of(
     )
 
 
-def _bag_codes(bags: AnyArray, answer: Answer, report: BagReport) -> IntArray:
-    """Return each labelled row's bag, as a position in the report; -1 = in none."""
+def bag_codes(bags: AnyArray, answer: Answer, report: BagReport) -> IntArray:
+    """Return the bag of each row that the report counts, as a position in it; -1 = in none.
+
+    It counts rows that have a label, or would have one if they were not uncertain.
+    """
     place = {bag: k for k, bag in enumerate(report.ids)}
     codes = np.array([place.get(bag, -1) for bag in bags.tolist()], dtype=np.intp)
-    labelled = np.array([one is not None for one in answer.labels.tolist()], dtype=bool)
-    return np.where(labelled, codes, -1)
+    return np.where(np.isfinite(answer.confidence), codes, -1)
 
 
 def _names(table: Any, ids: str) -> AnyArray:

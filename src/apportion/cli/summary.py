@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import apportion
 from apportion.exceptions import FileError
 from apportion.files.text import require_file
-from apportion.labelling import Answer, Labelled, reasons_of
+from apportion.labelling import Answer, Labelled, kept_and_uncertain, reasons_of
 from apportion.report import Run
 from apportion.report.contents import run_of
 
@@ -89,9 +89,9 @@ def summary_of(
 
 
 def labelled_share(found: Answer, abstain_below: float | None) -> dict[str, Any]:
-    """Return what share of all rows has a label, and below which confidence rows have none."""
-    labelled = sum(one is not None for one in found.labels.tolist())
-    share = labelled / max(len(found.labels), 1)
+    """Return below which confidence rows have no label, and what share of them keeps one."""
+    kept, uncertain = kept_and_uncertain(found)
+    share = kept / max(kept + uncertain, 1)
     return {"abstain_below": abstain_below, "labelled_share": share}
 
 
