@@ -65,8 +65,8 @@ class KnownOptions:
         Path | None,
         _option(
             _BAGS,
-            "Table of the bags' totals (CSV, Parquet): a line a bag and a column a class, or "
-            "columns bag, class and share.",
+            "Table of the bags' totals (CSV, Parquet, .xlsx): a line a bag and a column a class, "
+            "or columns bag, class and share.",
             metavar="TABLE",
             readable=False,
         ),
@@ -75,8 +75,8 @@ class KnownOptions:
         Path | None,
         _option(
             _BAGS,
-            "Diary (CSV, Parquet): participant, date (or start and end, or period), then durations "
-            "or shares: a column an activity, or columns activity and duration.",
+            "Diary (CSV, Parquet, .xlsx): participant, date (or start and end, or period), then "
+            "durations or shares: a column an activity, or columns activity and duration.",
             metavar="DIARY",
             readable=False,
         ),

@@ -57,7 +57,7 @@ def predict(
     readings: Annotated[
         Path,
         typer.Argument(
-            help="New rows: a CSV, Parquet or ARFF file.",
+            help="New rows: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file.",
             metavar="READINGS",
             show_default=False,
             readable=False,

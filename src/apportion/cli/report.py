@@ -47,7 +47,7 @@ def report(
     readings: Annotated[
         Path,
         typer.Argument(
-            help="The rows that were labelled: a CSV, Parquet or ARFF file.",
+            help="The rows that were labelled: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file.",
             metavar="READINGS",
             show_default=False,
             readable=False,

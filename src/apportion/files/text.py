@@ -23,7 +23,10 @@ _CHUNK = 2**22
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*(?:%\s*)?")
 _NO_TEXT = {
     b"PAR1": ("a Parquet file", "call it .parquet"),
-    b"PK\3\4": ("a zip file, as spreadsheets are", "save the table as CSV"),
+    b"PK\3\4": (
+        "a zip file, as spreadsheets are",
+        "call a spreadsheet .xlsx, or save the table as CSV",
+    ),
     b"\x1f\x8b": ("a compressed file", "call it .csv.gz, or unpack it"),
 }
 """How files begin that are no text, what they are and what to do."""
