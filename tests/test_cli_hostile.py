@@ -150,7 +150,7 @@ def test_what_typer_refuses(words):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("rows.xlsx", b"PK\3\4", "a .xlsx file"),
+        ("rows.ods", b"PK\3\4", "a .ods file"),
         ("rows.csv", b"PK\3\4xl", "a zip file, as spreadsheets are"),
         ("rows.csv", b"\x1f\x8b\x08", "a compressed file"),
         ("rows.csv", b"PAR1\x15\x04", "call it .parquet"),
@@ -204,7 +204,7 @@ def test_paths_that_are_no_files(words):
     refused("label", "folder", *KNOWN, says="folder: found a folder")
     refused("label", "rows.csv", *words, "none.csv", says="none.csv: found no such file")
     refused("label", "rows.csv", *words, "folder", says="folder: found a folder")
-    refused("label", "rows.csv", *words, write("t.xlsx", b"PK\3\4"), says="a .xlsx file")
+    refused("label", "rows.csv", *words, write("t.ods", b"PK\3\4"), says="a .ods file")
 
 
 def test_a_truncated_parquet_file(rows):

@@ -719,12 +719,12 @@ def test_the_demo_runs_from_files_to_labels():
 
 
 def test_help_names_every_option():
-    for command in ("label", "predict", "diagnose", "report", "cluster", "demo"):
+    for command in ("windows", "label", "predict", "diagnose", "report", "cluster", "demo"):
         result = run(command, "--help")
         assert result.exit_code == 0
-        assert "READINGS" in result.stdout or "FOLDER" in result.stdout
+        assert any(word in result.stdout for word in ("READINGS", "EVENTS", "FOLDER"))
     assert "[OPTIONS] [FOLDER]" in result.stdout or "FOLDER" in result.stdout
-    assert len(app.registered_commands) == 8
+    assert len(app.registered_commands) == 9
 
 
 # Activities that never happen, and what entries account for

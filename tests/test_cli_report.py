@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.cli.page import times_in
+from apportion.cli.inputs import times_in
 from command_line import (
     KNOWN,
     cells_of,

@@ -31,6 +31,7 @@ REASONS = {
     "unbagged": "no totals cover the row; its neighbours alone decided",
     "out-of-reach": "no known total and no given label reaches the row",
     "outside-interval": "more or fewer rows have this label than the totals allow",
+    "uncertain": "not labelled: the confidence is below what was asked for",
     "missing-features": "a feature of the row was missing: it was filled, or the row left out",
     "unseen-category": "a feature of the row has a value that no fitted row has",
     "non-wear": "not labelled: the sensor was not worn",
@@ -76,9 +77,9 @@ class Answer:
     labels : ndarray of shape (n_rows,)
         A label, or None for a row that is not labelled.
     masses : ndarray of shape (n_rows, n_classes)
-        Soft labels; NaN for a row that is not labelled.
+        Soft labels; NaN for a row that is not labelled, unless it is so because it is uncertain.
     confidence : ndarray of shape (n_rows,)
-        The mass of the row's label.
+        The mass of the row's label, or of the one that an uncertain row would have; else NaN.
     reasons : ndarray of shape (n_rows,)
         Codes of `REASONS`, joined by semicolons; empty where there is nothing to say.
     """
@@ -117,6 +118,7 @@ def label_rows(
     known: Supervision,
     model: LPLLP | None = None,
     marks: Mapping[str, BoolArray] | None = None,
+    abstain_below: float | None = None,
 ) -> Labelled:
     """Return a label, its mass and a reason for every row.
 
@@ -130,6 +132,9 @@ def label_rows(
         What to fit; a copy of it is.
     marks : mapping of str to ndarray of bool, optional
         More reason codes, and the rows they hold for.
+    abstain_below : float, optional
+        Rows whose confidence is below this get no label and the reason `uncertain`; labels that
+        were given stay. The report still counts them: totals speak of all rows.
 
     Examples
     --------
@@ -181,6 +186,8 @@ def label_rows(
     report = joined_reports([fitted.bag_report_ for fitted in models.values()])
     place = places_among(labels, classes)
     confidence = np.where(place >= 0, masses[np.arange(n), place], np.nan)
+    marked["uncertain"] = uncertain_rows(confidence, abstain_below) & ~marked["given"]
+    labels[marked["uncertain"]] = None
     return Labelled(
         classes,
         labels,
@@ -192,6 +199,15 @@ def label_rows(
         fitted_rows,
         tuple(notes),
     )
+
+
+def uncertain_rows(confidence: FloatArray, abstain_below: float | None) -> BoolArray:
+    """Return which rows have a confidence below a threshold; none where there is no threshold."""
+    if abstain_below is None:
+        return np.zeros(len(confidence), dtype=bool)
+    if not 0 <= abstain_below <= 1:
+        raise ValueError(f"`abstain_below` must be from 0 to 1. Got {abstain_below!r}.")
+    return confidence < abstain_below
 
 
 @dataclass(frozen=True)
@@ -282,6 +298,12 @@ def reasons_of(found: Answer) -> dict[str, int]:
     for pattern, count in Counter(found.reasons.tolist()).items():
         counts.update({code: count for code in pattern.split(";") if code})
     return {code: counts[code] for code in REASONS if counts[code]}
+
+
+def kept_and_uncertain(found: Answer) -> tuple[int, int]:
+    """Return how many rows have a label, and how many have none because they are uncertain."""
+    n_kept = sum(one is not None for one in found.labels.tolist())
+    return n_kept, reasons_of(found).get("uncertain", 0)
 
 
 def _shares_of(totals: Totals, bags: AnyArray) -> Totals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
@@ -496,9 +497,21 @@ def _as_decimal(text: str) -> Decimal | None:
 
 
 def first_called(columns: Sequence[str], usual: Iterable[str]) -> str | None:
-    """Return the column with the first of some usual names, in any capitals; None = none has."""
-    folded = {name.strip().casefold(): name for name in reversed(columns)}
-    return next((folded[name] for name in usual if name in folded), None)
+    """Return the column with the first of some usual names, see `folded_name`; None = none has."""
+    folded = {folded_name(name): name for name in reversed(columns)}
+    found = (folded.get(folded_name(name)) for name in usual)
+    return next((name for name in found if name is not None), None)
+
+
+def folded_name(name: str) -> str:
+    """Return a column's name without capitals, blanks, underscores and hyphens.
+
+    Examples
+    --------
+    >>> folded_name("Start time"), folded_name("start_time")
+    ('starttime', 'starttime')
+    """
+    return re.sub(r"[\s_-]+", "", name).casefold()
 
 
 def refuse_duplicates(ids: Iterable[Hashable]) -> None:

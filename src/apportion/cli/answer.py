@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from apportion._typing import IntArray
 from apportion.cli.options import OutputOptions
-from apportion.cli.talk import on_stdout
+from apportion.cli.talk import CommandLineError, on_stdout
 from apportion.exceptions import OutputError, counted, name_some
 from apportion.features import Recipe
 from apportion.files.labels import write_csv, write_table
 from apportion.files.values import delimiter_in, values_of
 from apportion.files.write import Outputs
-from apportion.labelling import Answer
+from apportion.labelling import Answer, places_among
+from apportion.views.timeline import SECOND, Times, episodes_of
+from apportion.views.when import iso_of
 
 
 def refuse_inputs(path: Path, inputs: Iterable[Path | None]) -> None:
@@ -25,6 +29,60 @@ def refuse_inputs(path: Path, inputs: Iterable[Path | None]) -> None:
     real = os.path.realpath  # survives links in a circle
     if real(path) in [real(source) for source in inputs if source is not None]:
         raise OutputError(f"{path} is an input of this command. Name another file.")
+
+
+@dataclass(frozen=True)
+class TimeColumn:
+    """A column of times, in microseconds: points in time where `zone` names their zone."""
+
+    moments: IntArray
+    zone: str | None
+
+    def cells(self, in_parquet: bool) -> Any:
+        """Return the times as Parquet has them, or as ISO 8601 text."""
+        import pyarrow as pa
+
+        if in_parquet:
+            return pa.array(self.moments, pa.timestamp("us", self.zone))
+        return pa.array(iso_of(self.moments, self.zone), pa.string())
+
+
+def times_to_write(
+    table: Any, times: Times | None, columns: Mapping[str, str | None], time_format: str | None
+) -> dict[str, TimeColumn]:
+    """Return the starts and ends that are not written as times: they are seconds, or of a format.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The rows.
+    times : Times or None
+        When they were recorded. Seconds that carry no date stay as they are.
+    columns : mapping of str to str or None
+        Which columns are the `start` and the `end`.
+    time_format : str or None
+        How times are written, where that is not ISO 8601.
+    """
+    import pyarrow.types as kinds
+
+    if times is None or not times.dated:
+        return {}
+    found = {}
+    for role, values in zip(("start", "end"), times.moments, strict=True):
+        name = columns.get(role)
+        if name is None:
+            continue
+        kind = values_of(table, name).type
+        numbers = kinds.is_integer(kind) or kinds.is_floating(kind)
+        if numbers or (time_format is not None and not kinds.is_temporal(kind)):
+            found[name] = TimeColumn(values, times.zone)
+    return found
+
+
+def require_share(abstain_below: float | None) -> None:
+    """Raise where --abstain-below is no number from 0 to 1."""
+    if abstain_below is not None and not 0 <= abstain_below <= 1:
+        raise CommandLineError(f"--abstain-below must be from 0 to 1. Got {abstain_below:g}.")
 
 
 def kept_columns(table: Any, wanted: Collection[str | None], everything: bool) -> list[str]:
@@ -40,11 +98,13 @@ def answer_table(
     out: OutputOptions,
     *,
     numbered: bool,
+    times: Mapping[str, TimeColumn],
 ) -> tuple[Any, list[str]]:
     """Return the kept columns with the answer's beside them, and what to say about it.
 
-    Columns of a text file are what they were, byte for byte. In Parquet, features are numbers and
-    times are times, and so is every other column whose cells are spelled as its values print.
+    Columns of a text file are what they were, byte for byte, but for starts and ends that are not
+    written in ISO 8601. In Parquet, features are numbers and times are times, and so is every other
+    column whose cells are spelled as its values print.
 
     Parameters
     ----------
@@ -60,27 +120,71 @@ def answer_table(
         Where the answer goes.
     numbered : bool
         Whether rows without an id get their number in a column `row`.
+    times : mapping of str to TimeColumn
+        Columns of times that come out as times, see `times_to_write`.
     """
     import pyarrow as pa
 
     labels = [None if one is None else str(one) for one in found.labels.tolist()]
-    unlabelled = np.array([one is None for one in labels], dtype=bool)
+    unknown = np.isnan(found.confidence)
     answer = {"label": pa.array(labels, pa.string())}
     for h, name in enumerate(found.classes.tolist()):
-        answer[f"mass_{name}"] = pa.array(found.masses[:, h], mask=unlabelled)
-    answer["confidence"] = pa.array(found.confidence, mask=unlabelled)
+        answer[f"mass_{name}"] = pa.array(found.masses[:, h], mask=unknown)
+    answer["confidence"] = pa.array(found.confidence, mask=unknown)
     answer["reason"] = pa.array(found.reasons.tolist(), pa.string())
     rows = {"row": pa.array(np.arange(table.num_rows))} if numbered else {}
     in_parquet = out.output is not None and out.output.suffix.lower() == ".parquet"
     numbers = {feature.name for feature in recipe.features if feature.levels is None}
     columns = {
-        name: _typed(table, name, name in numbers) if in_parquet else table.column(name)
+        name: times[name].cells(in_parquet)
+        if name in times and name not in recipe.names
+        else _typed(table, name, name in numbers)
+        if in_parquet
+        else table.column(name)
         for name in kept
         if name not in answer
     }
     lost = [name for name in kept if name in answer]
     notes = [f"not kept, as the answer has columns called so: {name_some(lost)}"] * bool(lost)
     return pa.table({**rows, **columns, **answer}), notes
+
+
+def episodes_table(found: Answer, times: Times, columns: Mapping[str, str], parquet: bool) -> Any:
+    """Return the episodes of labelled rows, one line each.
+
+    Parameters
+    ----------
+    found : Answer
+        The labels.
+    times : Times
+        When the rows were recorded.
+    columns : mapping of str to str
+        What the rows' columns of start, end and participant are called.
+    parquet : bool
+        Whether the table goes into a Parquet file, where times are times.
+    """
+    import pyarrow as pa
+
+    labels = places_among(found.labels, found.classes)
+    episodes = episodes_of(times, labels, found.confidence)
+    minutes = (episodes.end - episodes.start) / (60 * SECOND)
+    start, end = (
+        TimeColumn(one, times.zone).cells(parquet)
+        if times.dated
+        else pa.array(one / SECOND)  # seconds since the recording began
+        for one in (episodes.start, episodes.end)
+    )
+    who = {columns["participant"]: episodes.participant} if "participant" in columns else {}
+    return pa.table(
+        {
+            **{name: pa.array(names, pa.string()) for name, names in who.items()},
+            "start": start,
+            "end": end,
+            "label": pa.array([str(found.classes[h]) for h in episodes.label], pa.string()),
+            "minutes": minutes,
+            "confidence": episodes.confidence,
+        }
+    )
 
 
 def _typed(table: Any, name: str, is_feature: bool) -> Any:

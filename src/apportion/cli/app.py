@@ -16,6 +16,7 @@ from apportion.cli.predict import predict
 from apportion.cli.report import report
 from apportion.cli.reproduce import reproduce
 from apportion.cli.talk import print_out, with_exit_codes
+from apportion.cli.windows import windows
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -47,5 +48,5 @@ def _help(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-for command in (label, diagnose, predict, report, cluster, demo, reproduce):
+for command in (label, diagnose, predict, report, windows, cluster, demo, reproduce):
     app.command(help=_help(command))(command)

@@ -22,7 +22,7 @@ def diagnose(
     readings: Annotated[
         Path,
         typer.Argument(
-            help="The rows: a CSV, Parquet or ARFF file.",
+            help="The rows: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file.",
             metavar="READINGS",
             show_default=False,
             readable=False,

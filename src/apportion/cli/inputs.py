@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from apportion._typing import AnyArray
+from apportion.cli.given import Rows, read_given, require_given_columns
 from apportion.cli.known import (
-    given_labels,
     known_from_diary,
     known_from_table,
     require_column,
     require_one_source,
 )
 from apportion.cli.options import FeatureOptions, KnownOptions
-from apportion.exceptions import FileError, counted, name_some
+from apportion.diary.recording import WINDOW_ROLES
+from apportion.diary.table import Table
+from apportion.exceptions import FileError, InputError, counted, name_some
 from apportion.features import Recipe, choose_columns, learn_recipe
 from apportion.files.read import place_in, read_columns
 from apportion.labelling import Supervision
@@ -25,6 +27,7 @@ from apportion.progress import tell
 from apportion.tables import first_called, is_missing, plain_name
 from apportion.totals import Totals, sorted_classes
 from apportion.views.timeline import Times
+from apportion.views.when import times_from
 
 _USUAL_IDS = ("id", "row_id", "window_id", "window", "unique_id", "uuid")
 
@@ -55,6 +58,8 @@ class Inputs:
         What the bags are called.
     never : tuple of str
         Names of classes that no bag has.
+    time_format : str or None
+        How times are written, where that is not ISO 8601.
     """
 
     path: Path
@@ -66,30 +71,35 @@ class Inputs:
     notes: list[str]
     times: Times | None
     bag_word: str
-    never: tuple[str, ...] = ()
+    never: tuple[str, ...]
+    time_format: str | None
 
 
-def read_inputs(readings: Path, options: KnownOptions) -> Inputs:
-    """Return the rows and their supervision, after all checks."""
+def read_inputs(readings: Path, options: KnownOptions, ids: str | None = None) -> Inputs:
+    """Return the rows and their supervision, after all checks; `ids` is the column of row ids."""
     require_one_source(options)
     tell("reading")
     table = read_columns(readings, encoding=options.encoding)
     place = partial(place_in, readings, encoding=options.encoding)
-    if options.given is not None:
-        require_column(table, options.given, readings.name)
+    asked = options.given or []
+    require_given_columns(asked, table, readings.name)
     found = (
         known_from_table(table, readings, options, place)
         if options.diary is None
         else known_from_diary(table, readings, options, place)
     )
     given, roles, notes, totals = None, found.roles, found.notes, found.supervision.totals
-    if options.given is not None:
+    if asked:
+
+        def rows() -> Rows:
+            times, columns, _ = times_of(table, found.times, found.roles)
+            row_ids = id_column(table, ids)
+            return Rows(table, readings, place, row_ids, times, columns, options.time_format)
+
         names = [*totals.classes.tolist(), *found.never]
-        given = given_labels(table, options.given, names, place)
+        given, more_roles, more = read_given(asked, rows, table, place, names, options.encoding)
         totals = with_named(totals, found.never, given)
-        roles = {**roles, options.given: "the given labels"}
-        n_given = sum(one is not None for one in given.tolist())
-        notes = [*notes, f"{counted(n_given, 'label')} given in {options.given!r}"]
+        roles, notes = {**roles, **more_roles}, [*notes, *more]
     return Inputs(
         readings,
         table,
@@ -101,6 +111,7 @@ def read_inputs(readings: Path, options: KnownOptions) -> Inputs:
         found.times,
         found.bag_word,
         found.never,
+        options.time_format,
     )
 
 
@@ -193,6 +204,47 @@ def id_column(table: Any, asked: str | None) -> str | None:
     if asked is not None:
         return asked
     return first_called(table.column_names, _USUAL_IDS)
+
+
+def times_in(table: Any) -> tuple[Times | None, str]:
+    """Return when the rows of a table were recorded, and why that cannot be told.
+
+    Columns of the usual names say it. Where there is none, nobody asked for days.
+    """
+    columns, found = Table(table), columns_of_times(table)
+    if "start" not in found:
+        return None, ""
+    times = {role: columns.values(name) for role, name in found.items()}
+    try:
+        who = columns[found["participant"]] if "participant" in found else None
+        return times_from(times["start"], times.get("end"), participants=who), ""
+    except InputError as error:
+        return None, f"no days are shown, as times cannot be read: {error}"
+
+
+def columns_of_times(table: Any, roles: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the columns of start, end and participant: those of these roles, or so called."""
+    wanted = ("start", "end", "participant")
+    if roles is not None:
+        by_role = {role: column for column, role in roles.items()}
+        return {role: by_role[f"the {role}"] for role in wanted if f"the {role}" in by_role}
+    columns = Table(table)
+    found = {role: columns.find(role, None, WINDOW_ROLES[role]) for role in wanted}
+    return {role: name for role, name in found.items() if name is not None}
+
+
+def times_of(
+    table: Any, times: Times | None = None, roles: Mapping[str, str] | None = None
+) -> tuple[Times | None, dict[str, str], str]:
+    """Return when rows were recorded, in which columns that stands, and why it is not known.
+
+    It is what is known already, from columns of these roles, or what columns of the usual names
+    say.
+    """
+    if times is not None:
+        return times, columns_of_times(table, roles), ""
+    times, why = times_in(table)
+    return times, columns_of_times(table), why
 
 
 def require_ids(table: Any, column: str, where: str, place: Callable[[int], str]) -> None:

@@ -10,8 +10,23 @@ from typing import Annotated
 import typer
 
 import apportion
-from apportion.cli.answer import answer_table, kept_columns, refuse_inputs, write_answer
-from apportion.cli.inputs import Inputs, id_column, learn_features, read_inputs, require_ids
+from apportion.cli.answer import (
+    answer_table,
+    episodes_table,
+    kept_columns,
+    refuse_inputs,
+    require_share,
+    times_to_write,
+    write_answer,
+)
+from apportion.cli.inputs import (
+    Inputs,
+    id_column,
+    learn_features,
+    read_inputs,
+    require_ids,
+    times_of,
+)
 from apportion.cli.known import NONWEAR
 from apportion.cli.options import (
     FeatureOptions,
@@ -32,11 +47,11 @@ from apportion.cli.talk import (
     with_exit_codes,
 )
 from apportion.estimators import LPLLP
-from apportion.exceptions import SupervisionError, counted
+from apportion.exceptions import FileError, SupervisionError, counted, name_some
 from apportion.features import Encoded, Recipe
-from apportion.files.labels import require_ending
+from apportion.files.labels import require_ending, write_table
 from apportion.files.write import Outputs, require_writable
-from apportion.labelling import Labelled, label_rows, renumbered
+from apportion.labelling import Answer, Labelled, kept_and_uncertain, label_rows, renumbered
 from apportion.progress import tell
 from apportion.report import page_bytes
 from apportion.saved import contains_rows, save_model
@@ -49,7 +64,7 @@ def label(
     readings: Annotated[
         Path,
         typer.Argument(
-            help="The rows: a CSV, Parquet or ARFF file.",
+            help="The rows: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file.",
             metavar="READINGS",
             show_default=False,
             readable=False,
@@ -88,13 +103,23 @@ def label(
             readable=False,
         ),
     ] = None,
+    episodes: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write episodes, .csv or .parquet: one line for windows of one label that "
+            "follow each other, with start, end, minutes and mean confidence.",
+            metavar="FILE",
+            rich_help_panel="Output",
+            readable=False,
+        ),
+    ] = None,
 ) -> None:
     """Label every row of READINGS from its bags' totals or from a diary.
 
     Give --bags COLUMN and --proportions TABLE, or --diary DIARY. The answer has the rows' ids and
     times, a label, the mass of every class, the label's confidence and a reason code.
     """
-    label_file(readings, known, feature, method, out, model, labels_only, report)
+    label_file(readings, known, feature, method, out, model, labels_only, report, episodes)
 
 
 def label_file(
@@ -106,6 +131,7 @@ def label_file(
     model: Path | None = None,
     labels_only: bool = False,
     report: Path | None = None,
+    episodes: Path | None = None,
     command: str | None = None,
 ) -> Labelled:
     """Read rows, label them, write the answer and return it.
@@ -113,34 +139,43 @@ def label_file(
     The report shows `command` as what was run; by default what the shell was asked for.
     """
     _check_options(known, method, out, model, labels_only)
-    _check_outputs(readings, known, out, model, report)
+    _check_outputs(readings, known, out, model, report, episodes)
     with stages(out.quiet):
-        inputs = read_inputs(readings, known)
+        inputs = read_inputs(readings, known, feature.id)
         features = learn_features(inputs, feature)
     if model is not None and inputs.known.groups is not None:
         raise CommandLineError(
             "--model saves one model, and --graphs auto gives every participant a graph of their "
             "own here, which labels better. Pass --graphs one, or leave out --model."
         )
+    times, columns, why = times_of(inputs.table, inputs.times, inputs.roles)
+    if episodes is not None and times is None:
+        raise _no_episodes(inputs, why)
     ids = id_column(inputs.table, feature.id)
     if labels_only:
         _require_row_ids(inputs, ids)
     say(inputs.rules, out.quiet, "rules, each an option:")
     say([*inputs.notes, *features.notes], out.quiet)
     with stages(out.quiet):
-        found, told = _label(inputs, features.recipe, method)
+        found, told = _label(inputs, features.recipe, method, out.abstain_below)
     say(told, out.quiet)
     if not out.quiet:
         show_report(found)
     wanted = {*inputs.roles, *features.ids_and_times, ids}
     kept = kept_columns(inputs.table, wanted, out.all_columns)
     answer, lost = answer_table(
-        found, inputs.table, kept, features.recipe, out, numbered=ids is None
+        found,
+        inputs.table,
+        kept,
+        features.recipe,
+        out,
+        numbered=ids is None,
+        times=times_to_write(inputs.table, times, columns, known.time_format),
     )
     say(lost, out.quiet)
     notes = [*inputs.notes, *features.notes, *told]
     command = command or command_line()
-    summary = summary_of(found, inputs.rules, notes, command)
+    summary = summary_of(found, inputs.rules, notes, command, out.abstain_below)
     answer = with_summary(answer, summary)
     written = []
     with Outputs(force=out.force) as outputs:
@@ -155,18 +190,33 @@ def label_file(
                     inputs,
                     ids=ids,
                     command=command,
-                    files=(readings, known.diary, known.proportions),
+                    files=known.files(readings),
                     notes=notes,
                 )
                 page_as_written = page_bytes(page)
             with outputs.writing(report) as path:
                 path.write_bytes(page_as_written)
             written.append(f"written: {report}, a report to open in a browser")
+        if episodes is not None and times is not None:
+            lines = episodes_table(found, times, columns, episodes.suffix.lower() == ".parquet")
+            write_table(lines, episodes, outputs)
+            written.append(f"written: {episodes}, {counted(lines.num_rows, 'episode')}")
         written = [*write_answer(answer, out, outputs), *written]
         if out.json:
             print_out(as_json(summary))
     say(written, out.quiet)
     return found
+
+
+def _no_episodes(inputs: Inputs, why: str) -> FileError:
+    """Return the error for rows whose times are not known."""
+    names = inputs.table.column_names
+    return FileError(
+        inputs.path.name,
+        why or f"no column of times among {name_some(map(repr, names), 12)}",
+        "times of the rows, which --episodes needs: a column 'start' (or 'time', 'timestamp')",
+        "add it or, with a diary, say which column it is with --start; or leave out --episodes",
+    )
 
 
 def _require_row_ids(inputs: Inputs, ids: str | None) -> None:
@@ -184,6 +234,7 @@ def _check_options(
     labels_only: bool,
 ) -> None:
     """Raise for options that do not go together."""
+    require_share(out.abstain_below)
     if out.json and out.output is None:
         raise CommandLineError("--json prints a summary on stdout: name a file with --output.")
     if labels_only and model is None:
@@ -200,21 +251,27 @@ def _check_outputs(
     out: OutputOptions,
     model: Path | None,
     report: Path | None,
+    episodes: Path | None,
 ) -> None:
     """Raise, before any work, where the answer could not be written."""
-    if out.output is not None:
-        require_ending(out.output)
+    for path in (out.output, episodes):
+        if path is not None:
+            require_ending(path)
     if report is not None:
         require_page(report)
-    written = [path for path in (out.output, model, report) if path is not None]
+    written = [path for path in (out.output, model, report, episodes) if path is not None]
     if len({os.path.realpath(path) for path in written}) < len(written):
-        raise CommandLineError("Two of --output, --model and --report name the same file.")
+        raise CommandLineError(
+            "Two of --output, --model, --report and --episodes name the same file."
+        )
     for path in written:
-        refuse_inputs(path, [readings, known.diary, known.proportions])
+        refuse_inputs(path, known.files(readings))
         require_writable(path, force=out.force)
 
 
-def _label(inputs: Inputs, recipe: Recipe, method: MethodOptions) -> tuple[Labelled, list[str]]:
+def _label(
+    inputs: Inputs, recipe: Recipe, method: MethodOptions, abstain_below: float | None
+) -> tuple[Labelled, list[str]]:
     """Return the labelled rows, and what to say about them."""
     tell("reading features")
     encoded = recipe.encode(inputs.table, inputs.place)
@@ -223,10 +280,23 @@ def _label(inputs: Inputs, recipe: Recipe, method: MethodOptions) -> tuple[Label
         known = replace(known, left_out={**known.left_out, "missing-features": encoded.lacking})
     estimator = LPLLP(method.graph, method.alpha, decode=method.decode, random_state=method.seed)
     try:
-        found = label_rows(encoded.rows, known, estimator, {"missing-features": encoded.lacking})
+        marks = {"missing-features": encoded.lacking}
+        found = label_rows(encoded.rows, known, estimator, marks, abstain_below)
     except SupervisionError as error:
         raise renumbered(error, inputs.place) from None
-    return found, [*notes, *map(in_options, found.notes)]
+    return found, [*notes, *map(in_options, found.notes), *uncertain_notes(found, abstain_below)]
+
+
+def uncertain_notes(found: Answer, abstain_below: float | None) -> list[str]:
+    """Return how many rows keep their labels where uncertain ones have none."""
+    if abstain_below is None:
+        return []
+    n_kept, n_uncertain = kept_and_uncertain(found)
+    n = n_kept + n_uncertain
+    return [
+        f"{n_kept:,} of {counted(n, 'row')} keep a label ({n_kept / max(n, 1):.1%}); the others "
+        f"have a confidence below {abstain_below:g} (--abstain-below)"
+    ]
 
 
 def missing_notes(recipe: Recipe, encoded: Encoded) -> list[str]:
@@ -253,9 +323,8 @@ def _save(path: Path, found: Labelled, recipe: Recipe, inputs: Inputs, ids: str 
         if ids is None:
             save_model(file, fitted, extra=extra)
             return f"{contains_rows(fitted)}: share it as carefully as the data"
-        labels = found.labels.tolist()
-        every = [plain_name(one) for one in inputs.table.column(ids).to_pylist()]
-        fitted_ids = [one for one, label in zip(every, labels, strict=True) if label is not None]
+        cells = inputs.table.column(ids).take(found.rows[None])
+        fitted_ids = [plain_name(one) for one in cells.to_pylist()]
         extra = {**extra, "id_column": ids}
         save_model(file, fitted, extra=extra, labels_only=True, ids=fitted_ids)
         return "no training rows, only ids and labels"

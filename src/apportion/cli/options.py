@@ -65,8 +65,8 @@ class KnownOptions:
         Path | None,
         _option(
             _BAGS,
-            "Table of the bags' totals (CSV, Parquet): a line a bag and a column a class, or "
-            "columns bag, class and share.",
+            "Table of the bags' totals (CSV, Parquet, .xlsx): a line a bag and a column a class, "
+            "or columns bag, class and share.",
             metavar="TABLE",
             readable=False,
         ),
@@ -75,15 +75,21 @@ class KnownOptions:
         Path | None,
         _option(
             _BAGS,
-            "Diary (CSV, Parquet): participant, date (or start and end, or period), then durations "
-            "or shares: a column an activity, or columns activity and duration.",
+            "Diary (CSV, Parquet, .xlsx): participant, date (or start and end, or period), then "
+            "durations or shares: a column an activity, or columns activity and duration.",
             metavar="DIARY",
             readable=False,
         ),
     ] = None
     given: Annotated[
-        str | None,
-        _option(_BAGS, "Column of labels that are known; empty = not known.", metavar="COLUMN"),
+        list[str] | None,
+        _option(
+            _BAGS,
+            "Labels that are known: a column of the rows (empty = not known), or a table (CSV, "
+            "Parquet, .xlsx) with a column 'label' and the rows' ids or starts, such as corrected "
+            "labels.csv with 'yes' in a column 'given' where a label counts; may be repeated.",
+            metavar="COLUMN|TABLE",
+        ),
     ] = None
     unit: Annotated[
         Literal["auto", "hours", "minutes", "seconds", "percent", "share", "count"],
@@ -200,6 +206,12 @@ class KnownOptions:
         _option(_BAGS, "Encoding of text files that are not UTF-8.", metavar="NAME"),
     ] = None
 
+    def files(self, readings: Path) -> tuple[Path, ...]:
+        """Return the files that are read: the rows, what is known of their bags, and labels."""
+        named = (readings, self.diary, self.proportions, *map(Path, self.given or ()))
+        files = [path for path in named if path is not None]
+        return tuple(path for k, path in enumerate(files) if k == 0 or path.is_file())
+
 
 @dataclass
 class FeatureOptions:
@@ -263,6 +275,15 @@ class OutputOptions:
         bool,
         _option(_OUTPUT, "Keep every column of the rows, not only ids and times.", "--all-columns"),
     ] = False
+    abstain_below: Annotated[
+        float | None,
+        _option(
+            _OUTPUT,
+            "Leave rows without a label, reason 'uncertain', whose confidence is below this number "
+            "from 0 to 1. The confidence ranks rows; it is no probability.",
+            metavar="P",
+        ),
+    ] = None
     json: Annotated[
         bool, _option(_OUTPUT, "Print a summary as JSON on stdout; needs --output.", "--json")
     ] = False

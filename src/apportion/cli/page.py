@@ -13,18 +13,14 @@ import numpy as np
 
 from apportion._typing import AnyArray, IntArray
 from apportion.bag_report import BagReport
-from apportion.cli.inputs import Inputs
+from apportion.cli.inputs import Inputs, times_of
 from apportion.diagnose import Diagnosis
-from apportion.diary.recording import WINDOW_ROLES
-from apportion.diary.table import Table
-from apportion.exceptions import InputError, OutputError
+from apportion.exceptions import OutputError
 from apportion.labelling import Answer, Labelled
 from apportion.report import Contents, Run, require_tools
 from apportion.report.contents import maps_of, name_of, run_of
 from apportion.tables import plain_name
 from apportion.views.rows_map import RowsMap
-from apportion.views.timeline import Times
-from apportion.views.when import times_from
 
 _ENDINGS = (".html", ".htm")
 
@@ -87,12 +83,12 @@ def contents_of(
     notes: Sequence[str],
 ) -> Contents:
     """Return what there is to tell of labelled rows."""
-    times, why = (inputs.times, "") if inputs.times is not None else times_in(inputs.table)
+    times, _, why = times_of(inputs.table, inputs.times, inputs.roles)
     return Contents(
         title=title or f"Labels of {inputs.path.name}",
         answer=answer,
         bag_word=inputs.bag_word,
-        bag_codes=_bag_codes(inputs.known.bags, answer, report),
+        bag_codes=bag_codes(inputs.known.bags, answer, report),
         report=report,
         diagnoses=diagnoses,
         runs=runs,
@@ -107,32 +103,14 @@ def contents_of(
     )
 
 
-def times_in(table: Any) -> tuple[Times | None, str]:
-    """Return when the rows of a table were recorded, and why that cannot be told.
+def bag_codes(bags: AnyArray, answer: Answer, report: BagReport) -> IntArray:
+    """Return the bag of each row that the report counts, as a position in it; -1 = in none.
 
-    Columns of the usual names say it. Where there is none, nobody asked for days.
+    It counts rows that have a label, or would have one if they were not uncertain.
     """
-    columns = Table(table)
-    found = {
-        role: columns.find(role, None, WINDOW_ROLES[role])
-        for role in ("start", "end", "participant")
-    }
-    if found["start"] is None:
-        return None, ""
-    times = {role: columns.values(name) for role, name in found.items() if name is not None}
-    try:
-        who = None if found["participant"] is None else columns[found["participant"]]
-        return times_from(times["start"], times.get("end"), participants=who), ""
-    except InputError as error:
-        return None, f"no days are shown, as times cannot be read: {error}"
-
-
-def _bag_codes(bags: AnyArray, answer: Answer, report: BagReport) -> IntArray:
-    """Return each labelled row's bag, as a position in the report; -1 = in none."""
     place = {bag: k for k, bag in enumerate(report.ids)}
     codes = np.array([place.get(bag, -1) for bag in bags.tolist()], dtype=np.intp)
-    labelled = np.array([one is not None for one in answer.labels.tolist()], dtype=bool)
-    return np.where(labelled, codes, -1)
+    return np.where(np.isfinite(answer.confidence), codes, -1)
 
 
 def _names(table: Any, ids: str) -> AnyArray:

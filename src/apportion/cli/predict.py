@@ -14,14 +14,21 @@ import typer
 
 import apportion
 from apportion._typing import AnyArray, BoolArray, FloatArray
-from apportion.cli.answer import answer_table, kept_columns, refuse_inputs, write_answer
-from apportion.cli.inputs import id_column
+from apportion.cli.answer import (
+    answer_table,
+    kept_columns,
+    refuse_inputs,
+    require_share,
+    times_to_write,
+    write_answer,
+)
+from apportion.cli.inputs import id_column, times_of
 from apportion.cli.known import require_column
-from apportion.cli.label import missing_notes
+from apportion.cli.label import missing_notes, uncertain_notes
 from apportion.cli.options import OutputOptions, with_groups
-from apportion.cli.summary import as_json
+from apportion.cli.summary import as_json, labelled_share
 from apportion.cli.talk import CommandLineError, print_out, say, stages, with_exit_codes
-from apportion.diary.recording import marks_of_nonwear
+from apportion.diary.recording import marks_of
 from apportion.diary.table import Table
 from apportion.exceptions import FileError, SavedModelError, counted
 from apportion.features import Recipe
@@ -29,7 +36,7 @@ from apportion.files.labels import require_ending
 from apportion.files.read import place_in, read_columns
 from apportion.files.text import require_file
 from apportion.files.write import Outputs, require_writable
-from apportion.labelling import Answer, joined_codes, places_among, reasons_of
+from apportion.labelling import Answer, joined_codes, places_among, reasons_of, uncertain_rows
 from apportion.progress import tell
 from apportion.saved import SavedModel, load_model
 from apportion.tables import is_missing, plain_name
@@ -50,7 +57,7 @@ def predict(
     readings: Annotated[
         Path,
         typer.Argument(
-            help="New rows: a CSV, Parquet or ARFF file.",
+            help="New rows: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file.",
             metavar="READINGS",
             show_default=False,
             readable=False,
@@ -68,6 +75,7 @@ def predict(
     New rows have no totals: every one takes its most likely class. A model that was saved with
     --labels-only knows its own rows again, by their ids, and no others.
     """
+    require_share(out.abstain_below)
     if out.json and out.output is None:
         raise CommandLineError("--json prints a summary on stdout: name a file with --output.")
     if out.output is not None:
@@ -83,25 +91,40 @@ def predict(
         if id is not None:
             require_column(table, id, readings.name)
         found, notes = (
-            _known_again(saved, table, id, readings)
+            _known_again(saved, table, id, readings, out.abstain_below)
             if saved.labels_only
-            else _predicted(saved, recipe, table, partial(place_in, readings, encoding=encoding))
+            else _predicted(
+                saved,
+                recipe,
+                table,
+                partial(place_in, readings, encoding=encoding),
+                out.abstain_below,
+            )
         )
+    notes += uncertain_notes(found, out.abstain_below)
     say(notes, out.quiet)
     ids = id_column(table, id)
     others = {*table.column_names} - {*recipe.names}
     kept = kept_columns(table, {*others, ids}, out.all_columns)
-    answer, more = answer_table(found, table, kept, recipe, out, numbered=ids is None)
+    times, columns, _ = times_of(table)
+    written_times = times_to_write(table, times, columns, None)
+    answer, more = answer_table(
+        found, table, kept, recipe, out, numbered=ids is None, times=written_times
+    )
     say(more, out.quiet)
     with Outputs(force=out.force) as outputs:
         written = write_answer(answer, out, outputs)
         if out.json:
-            print_out(as_json(_summary(found, notes)))
+            print_out(as_json(_summary(found, notes, out.abstain_below)))
     say(written, out.quiet)
 
 
 def _predicted(
-    saved: SavedModel, recipe: Recipe, table: Any, place: Callable[[int], str]
+    saved: SavedModel,
+    recipe: Recipe,
+    table: Any,
+    place: Callable[[int], str],
+    abstain_below: float | None,
 ) -> tuple[Answer, list[str]]:
     assert saved.model is not None
     if recipe.width != saved.model.n_features_in_:
@@ -121,7 +144,7 @@ def _predicted(
         isolated[list(getattr(one.message, "rows", ()))] = True
     nonwear = saved.extra.get("nonwear")
     if nonwear in table.column_names:
-        off = marks_of_nonwear(Table(table), str(nonwear), place)
+        off = marks_of(Table(table), str(nonwear), place)
     out = off | (encoded.lacking & (recipe.missing == "drop"))
     notes = [*missing_notes(recipe, encoded), *(str(one.message) for one in caught)]
     if encoded.unseen.any():
@@ -133,11 +156,11 @@ def _predicted(
         "unseen-category": encoded.unseen,
         "non-wear": off,
     }
-    return _answer(saved, masses, masses.argmax(axis=1), out, marks), notes
+    return _answer(saved, masses, masses.argmax(axis=1), out, marks, abstain_below), notes
 
 
 def _known_again(
-    saved: SavedModel, table: Any, asked: str | None, path: Path
+    saved: SavedModel, table: Any, asked: str | None, path: Path, abstain_below: float | None
 ) -> tuple[Answer, list[str]]:
     name = asked or str(saved.extra.get("id_column"))
     require_column(table, name, path.name)
@@ -156,7 +179,8 @@ def _known_again(
     best = places_among(saved.labels, saved.classes)[rows]
     n_new = int(new.sum())
     notes = [f"{counted(n_new, 'row')} that the model does not know"] * bool(n_new)
-    return _answer(saved, saved.label_distributions[rows], best, new, {"unknown-row": new}), notes
+    masses, marks = saved.label_distributions[rows], {"unknown-row": new}
+    return _answer(saved, masses, best, new, marks, abstain_below), notes
 
 
 def _answer(
@@ -165,20 +189,24 @@ def _answer(
     best: AnyArray,
     out: BoolArray,
     marks: Mapping[str, BoolArray],
+    abstain_below: float | None,
 ) -> Answer:
     labels = saved.classes[best].astype(object)
-    labels[out] = None
-    confidence = masses[np.arange(len(masses)), best]
-    return Answer(saved.classes, labels, masses, confidence, joined_codes(marks))
+    confidence = np.where(out, np.nan, masses[np.arange(len(masses)), best])
+    uncertain = uncertain_rows(confidence, abstain_below)
+    labels[out | uncertain] = None
+    codes = joined_codes({**marks, "uncertain": uncertain})
+    return Answer(saved.classes, labels, masses, confidence, codes)
 
 
-def _summary(found: Answer, notes: list[str]) -> dict[str, Any]:
+def _summary(found: Answer, notes: list[str], abstain_below: float | None) -> dict[str, Any]:
     labels = [str(one) for one in found.labels.tolist() if one is not None]
     return {
         "apportion": apportion.__version__,
         "rows": len(found.labels),
         "classes": [str(label) for label in found.classes.tolist()],
         "assigned": dict(Counter(labels)),
+        **labelled_share(found, abstain_below),
         "reasons": reasons_of(found),
         "notes": notes,
     }

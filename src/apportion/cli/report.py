@@ -11,13 +11,14 @@ import numpy as np
 import typer
 
 from apportion._typing import AnyArray, FloatArray
-from apportion.cli.answer import refuse_inputs
+from apportion.cli.answer import refuse_inputs, times_to_write
 from apportion.cli.inputs import (
     Features,
     Inputs,
     id_column,
     learn_features,
     read_inputs,
+    times_of,
     with_named,
 )
 from apportion.cli.known import given_labels
@@ -26,6 +27,7 @@ from apportion.cli.page import command_line, contents_of, require_page
 from apportion.cli.summary import read_summary, summary_in
 from apportion.cli.talk import say, stages, with_exit_codes
 from apportion.exceptions import FileError, SupervisionError, counted, name_some
+from apportion.files.labels import guarded
 from apportion.files.read import place_in, read_columns
 from apportion.files.values import values_of
 from apportion.files.write import require_writable
@@ -46,7 +48,7 @@ def report(
     readings: Annotated[
         Path,
         typer.Argument(
-            help="The rows that were labelled: a CSV, Parquet or ARFF file.",
+            help="The rows that were labelled: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file.",
             metavar="READINGS",
             show_default=False,
             readable=False,
@@ -106,10 +108,10 @@ def report(
     the labels were made with.
     """
     require_page(output)
-    refuse_inputs(output, [readings, labels, summary, known.diary, known.proportions])
+    refuse_inputs(output, [labels, summary, *known.files(readings)])
     require_writable(output, force=force)
     with stages(quiet):
-        inputs = read_inputs(readings, known)
+        inputs = read_inputs(readings, known, feature.id)
         features = learn_features(inputs, feature)
         saved = read_columns(labels, encoding=known.encoding)
         ids = id_column(inputs.table, feature.id)
@@ -128,7 +130,7 @@ def report(
             ids=ids,
             title=title,
             command=run.command or command_line(),
-            files=(readings, known.diary, known.proportions, labels),
+            files=(*known.files(readings), labels),
             notes=list(dict.fromkeys([*inputs.notes, *features.notes, *run.notes])),
         )
         write_contents(page, output, force=force)
@@ -249,7 +251,7 @@ def _order(saved: _Saved, inputs: Inputs, ids: str | None) -> AnyArray:
         wanted = [plain_name(one) for one in cells]
         if len(set(there)) == len(there) and len(set(wanted)) == len(wanted):
             place = {one: row for row, one in enumerate(there)}
-            found = [place.get(plain_name(one), place.get(_guarded(one))) for one in cells]
+            found = [place.get(plain_name(one), place.get(guarded(one))) for one in cells]
             missing = [one for one, row in zip(wanted, found, strict=True) if row is None]
             if missing:
                 raise FileError(
@@ -271,21 +273,27 @@ def _order(saved: _Saved, inputs: Inputs, ids: str | None) -> AnyArray:
         numbers = values_of(saved.table, "row").to_pylist()
         if set(numbers) == set(order.tolist()):
             order = np.argsort(np.array(numbers, dtype=np.intp))
+    times, columns, _ = times_of(table, inputs.times, inputs.roles)
+    as_times = times_to_write(table, times, columns, inputs.time_format)
     ours = {"label", "confidence", "reason", *_mass_columns(inputs.known.totals.classes)}
     for column in table.column_names:
         if column in saved and column not in ours and column in {*inputs.roles, ids}:
-            _require_same(column, saved, order, inputs)
+            written = as_times[column].cells(True) if column in as_times else None
+            _require_same(column, saved, order, inputs, written)
     return order
 
 
-def _require_same(column: str, saved: _Saved, order: AnyArray, inputs: Inputs) -> None:
-    """Raise where a column of the labels' file is not that of the rows."""
+def _require_same(
+    column: str, saved: _Saved, order: AnyArray, inputs: Inputs, written: Any
+) -> None:
+    """Raise where a column of the labels' file is not that of the rows, or what we write for it."""
     import pyarrow as pa
 
     ours, theirs = inputs.table.column(column), saved.table.column(column).take(order)
     if ours.type == theirs.type and ours.equals(theirs):
         return
-    ours, theirs = values_of(inputs.table, column), values_of(saved.table, column).take(order)
+    ours = values_of(inputs.table, column) if written is None else pa.chunked_array([written])
+    theirs = values_of(saved.table, column).take(order)
     try:
         theirs = theirs.cast(ours.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -294,18 +302,13 @@ def _require_same(column: str, saved: _Saved, order: AnyArray, inputs: Inputs) -
         return
     cells = zip(ours.to_pylist(), theirs.to_pylist(), strict=True)
     for row, (one, other) in enumerate(cells):
-        if plain_name(other) not in (plain_name(one), _guarded(one)):
+        if plain_name(other) not in (plain_name(one), guarded(one)):
             raise FileError(
                 f"{saved.place(int(order[row]))}, column {column!r}",
                 f"{plain_name(other)!r}, where {inputs.place(row)} has {plain_name(one)!r}",
                 f"the rows of {inputs.path.name}, in their order",
                 "give the labels of these rows, or name a column of ids with --id",
             )
-
-
-def _guarded(cell: Any) -> str:
-    """Return a cell as it is written where a spreadsheet would take it for a formula."""
-    return plain_name(f"'{cell}")
 
 
 def _maps(inputs: Inputs, features: Features, judged: Judged) -> tuple[dict[str, RowsMap], str]:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import apportion
 from apportion.exceptions import FileError
 from apportion.files.text import require_file
-from apportion.labelling import Labelled, reasons_of
+from apportion.labelling import Answer, Labelled, kept_and_uncertain, reasons_of
 from apportion.report import Run
 from apportion.report.contents import run_of
 
@@ -42,7 +42,13 @@ class SavedRun:
     notes: tuple[str, ...] = ()
 
 
-def summary_of(found: Labelled, rules: list[str], notes: list[str], command: str) -> dict[str, Any]:
+def summary_of(
+    found: Labelled,
+    rules: list[str],
+    notes: list[str],
+    command: str,
+    abstain_below: float | None = None,
+) -> dict[str, Any]:
     """Return what was found, and how, for machines."""
     report = found.report
     classes = [str(label) for label in report.classes.tolist()]
@@ -54,6 +60,7 @@ def summary_of(found: Labelled, rules: list[str], notes: list[str], command: str
         "classes": classes,
         "decode": report.decode,
         "assigned": dict(Counter(str(one) for one in found.labels.tolist() if one is not None)),
+        **labelled_share(found, abstain_below),
         "bag_error": report.error(),
         "reasons": reasons_of(found),
         "bags": [
@@ -79,6 +86,13 @@ def summary_of(found: Labelled, rules: list[str], notes: list[str], command: str
         "rules": rules,
         "notes": notes,
     }
+
+
+def labelled_share(found: Answer, abstain_below: float | None) -> dict[str, Any]:
+    """Return below which confidence rows have no label, and what share of them keeps one."""
+    kept, uncertain = kept_and_uncertain(found)
+    share = kept / max(kept + uncertain, 1)
+    return {"abstain_below": abstain_below, "labelled_share": share}
 
 
 def as_json(answer: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from apportion.exceptions import DiaryError, name_some
 from apportion.files.sheet import Sheet
+from apportion.tables import first_called
 
 ROLES: dict[str, tuple[str, ...]] = {
     "participant": (
@@ -14,14 +15,17 @@ ROLES: dict[str, tuple[str, ...]] = {
         "patient_id", "user", "user_id",
     ),
     "date": ("date", "day"),
-    "start": ("start", "begin", "from"),
-    "end": ("end", "stop", "until", "to"),
+    "start": ("start", "begin", "from", "start_time", "begin_time"),
+    "end": ("end", "stop", "until", "to", "end_time", "stop_time"),
     "period": ("period", "bag"),
     "activity": ("activity", "label", "class"),
     "duration": ("duration", "amount", "hours", "minutes", "seconds", "share", "percent"),
     "note": ("note", "notes", "comment", "comments", "remark", "remarks"),
 }  # fmt: skip
-"""The names by which a diary's columns are known; any other column is an activity."""
+"""The names by which a diary's columns are known; any other column is an activity.
+
+Capitals, blanks, underscores and hyphens do not count.
+"""
 
 
 class Roles(NamedTuple):
@@ -51,12 +55,11 @@ def find_roles(sheet: Sheet, given: Mapping[str, str | Sequence[str]] | None = N
         else:
             column[role] = names[0]
     free = [name for name in sheet.columns if name not in (*column.values(), *notes)]
-    folded = {name.strip().casefold(): name for name in reversed(free)}
-    notes += [folded[name] for name in ROLES["note"] if name in folded]
+    notes += [name for one in ROLES["note"] if (name := first_called(free, [one])) is not None]
     for role, usual in ROLES.items():
-        found = [folded[name] for name in usual if name in folded]
-        if found and role != "note":
-            column.setdefault(role, found[0])
+        name = first_called(free, usual)
+        if name is not None and role != "note":
+            column.setdefault(role, name)
     return Roles(column, tuple(notes))
 
 

@@ -40,6 +40,11 @@ class DiaryBags:
     starts, ends : ndarray of shape (n_rows,), or None
         What clocks showed when windows began, in microseconds since 1970 or since the moment that
         seconds count from, and as much more as they lasted; None where no column says so.
+    ahead : ndarray of shape (n_rows,), or None
+        How far these clocks were ahead of UTC when windows began, in microseconds; 0 where times
+        are seconds, and None where no zone is known.
+    zone : str or None
+        The zone of these clocks, where it is known.
     hours, recorded_hours : dict of str to float
         How long each bag's period was, and how much of it was recorded.
     columns : dict of str to str
@@ -58,6 +63,8 @@ class DiaryBags:
     participants: AnyArray | None
     starts: IntArray | None
     ends: IntArray | None
+    ahead: IntArray | None
+    zone: str | None
     hours: dict[str, float]
     recorded_hours: dict[str, float]
     columns: dict[str, str]
@@ -195,7 +202,8 @@ def _bags(
     bag_of = np.full(n_entries + 1, -1)
     bag_of[kept] = np.arange(len(kept))
     bags = bag_of[worn]
-    starts, ends = _shown(recording, zone)
+    starts, ends, ahead = _shown(recording, zone)
+    zone_name = recording.zone and "UTC" if zone is None else zone.key
     return DiaryBags(
         bags=np.array([*fitted.ids, None], dtype=object)[bags],
         totals=fitted.totals,
@@ -203,6 +211,8 @@ def _bags(
         participants=recording.participants,
         starts=starts,
         ends=ends,
+        ahead=ahead,
+        zone=zone_name,
         hours=dict(zip(fitted.ids, (period[kept] / 3600.0).tolist(), strict=True)),
         recorded_hours=dict(zip(fitted.ids, (recorded[kept] / 3600.0).tolist(), strict=True)),
         columns=recording.columns,
@@ -219,13 +229,17 @@ def _bags(
     )
 
 
-def _shown(recording: Recording, zone: ZoneInfo | None) -> tuple[IntArray | None, IntArray | None]:
-    """Return what clocks showed when windows began, and as much more as they lasted."""
+def _shown(
+    recording: Recording, zone: ZoneInfo | None
+) -> tuple[IntArray | None, IntArray | None, IntArray | None]:
+    """Return what clocks showed when windows began, as much more as they lasted, and `ahead`."""
     starts, ends = recording.starts, recording.ends
-    if starts is None or ends is None or zone is None:
-        return starts, ends
+    if starts is None or ends is None:
+        return None, None, None
+    if zone is None:
+        return starts, ends, np.zeros_like(starts) if recording.absolute else None
     shown = shown_by(starts, zone)
-    return shown, shown + (ends - starts)
+    return shown, shown + (ends - starts), shown - starts
 
 
 def _read_as(name: str, entries: Entries) -> list[str]:

@@ -20,13 +20,15 @@ from apportion.tables import factorize, plain_name
 
 WINDOW_ROLES: dict[str, tuple[str, ...]] = {
     "participant": ROLES["participant"],
-    "start": ("start", "begin", "time", "timestamp", "datetime", "t"),
-    "end": ("end", "stop"),
-    "nonwear": ("nonwear", "non_wear", "non-wear", "not_worn"),
-}
-"""The names by which a recording's columns are known."""
+    "start": (
+        "start", "begin", "time", "timestamp", "datetime", "t", "start_time", "begin_time",
+    ),
+    "end": ("end", "stop", "end_time", "stop_time"),
+    "nonwear": ("nonwear", "not_worn"),
+}  # fmt: skip
+"""The names by which a recording's columns are known; see `first_called`."""
 
-_YES = frozenset(("1", "1.0", "true", "yes", "y"))
+_YES = frozenset(("1", "1.0", "true", "yes", "y", "x"))
 _NO = frozenset(("", "0", "0.0", "false", "no", "n", "none", "nan"))
 _SHORTEST, _LONGEST = 1e-6, 1e9
 """Seconds of a window."""
@@ -166,7 +168,7 @@ def read_recording(
     chosen = {
         role: table.find(role, columns.get(role), usual) for role, usual in WINDOW_ROLES.items()
     }
-    codes, names = _participants(table, chosen["participant"], place)
+    codes, names = participants_of(table, chosen["participant"], place)
     notes = []
     starts = ends = None
     absolute, zone = False, None
@@ -184,7 +186,7 @@ def read_recording(
             )
     off = np.zeros(len(codes), dtype=bool)
     if chosen["nonwear"] is not None:
-        off = marks_of_nonwear(table, chosen["nonwear"], place)
+        off = marks_of(table, chosen["nonwear"], place)
         notes.append(
             f"{int(off.sum()):,} of {len(off):,} windows have a true {chosen['nonwear']!r}: they "
             "are not labelled, and their time counts as not recorded"
@@ -209,9 +211,10 @@ def window_seconds(length: Any) -> float:
     return amount.value
 
 
-def _participants(
+def participants_of(
     table: Table, column: str | None, place: Callable[[int], str]
 ) -> tuple[IntArray, tuple[str | None, ...]]:
+    """Return each row's participant, as a position in the names, and these; None = nobody named."""
     if column is None:
         return np.zeros(table.n_rows, dtype=np.intp), (None,)
     codes, found = factorize(table[column], "participant")
@@ -260,18 +263,27 @@ def _usual_step(starts: IntArray, codes: IntArray) -> float:
     return float(np.median(steps)) / SECOND
 
 
-def marks_of_nonwear(table: Table, column: str, place: Callable[[int], str]) -> BoolArray:
-    """Return in which windows a column says that the sensor was not worn."""
-    codes, found = factorize(table.values(column), "mark of non-wear")
-    off = []
-    for code, value in enumerate(found):
-        word = str(value).strip().casefold()
+def marks_of(table: Table, column: str, place: Callable[[int], str]) -> BoolArray:
+    """Return which rows a column marks, as by 'yes', 1 or 'x'; an empty cell is no mark."""
+    codes, values = factorize(table.values(column), "mark")
+    words = [_word(value) for value in values]
+    for code, word in enumerate(words):
         if word not in _YES and word not in _NO:
+            row = int(np.argmax(codes == code))
             raise DiaryError(
-                f"{place(int(np.argmax(codes == code)))}, column {column!r}",
-                repr(value),
+                f"{place(row)}, column {column!r}",
+                repr(values[code]),
                 "true or false, yes or no, 1 or 0",
                 "correct the cell; if the column says something else, rename it",
             )
-        off.append(word in _YES)
-    return np.array([*off, False])[codes]
+    return np.array([*(word in _YES for word in words), False])[codes]
+
+
+def says_yes_or_no(table: Table, column: str) -> bool:
+    """Return whether all that a column holds are marks."""
+    values = factorize(table.values(column), "mark")[1]
+    return all(_word(value) in _YES | _NO for value in values)
+
+
+def _word(value: Any) -> str:
+    return str(value).strip().casefold()

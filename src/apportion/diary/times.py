@@ -106,7 +106,7 @@ def _from_cells(cells: list[Any], place: Callable[[int], str], time_format: str 
                 "write them alike",
             )
         stamps[row] = _microseconds(moment)
-    return Instants(stamps, absolute=bool(aware))
+    return Instants(stamps, absolute=bool(aware), zone="UTC" if aware else None)
 
 
 def _microseconds(moment: datetime) -> int:

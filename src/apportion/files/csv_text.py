@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,6 +15,8 @@ from apportion.files.text import (
     delimiter_of,
     empty_file,
     encoding_of,
+    is_compressed,
+    open_bytes,
     refuse_bad_names,
     wrong_length,
 )
@@ -117,17 +120,24 @@ class CsvText:
 
     def _source(self) -> Any:
         """Return what pyarrow reads, in UTF-8."""
-        if self._rows is None and self._encoding == "utf-8-sig":
+        as_it_is = self._rows is None and self._encoding == "utf-8-sig"
+        if as_it_is and not is_compressed(self.path):
             return str(self.path)
         import pyarrow as pa
 
         with self._text() as text:
             return pa.BufferReader(text.read().encode("utf-8"))
 
-    def _text(self) -> TextIO:
-        if self._rows is None:
-            return open(self.path, encoding=self._encoding, newline="")
-        return io.StringIO(self._rows, newline="")
+    @contextmanager
+    def _text(self) -> Iterator[TextIO]:
+        if self._rows is not None:
+            yield io.StringIO(self._rows, newline="")
+            return
+        with (
+            open_bytes(self.path) as file,
+            io.TextIOWrapper(file, self._encoding, newline="") as text,
+        ):
+            yield text
 
     def _records(self, text: TextIO) -> Iterator[tuple[int, list[str]]]:
         """Yield the header and the rows, each with the line where it begins."""

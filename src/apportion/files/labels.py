@@ -7,6 +7,7 @@ from typing import IO, Any
 
 from apportion.exceptions import OutputError
 from apportion.files.write import Outputs
+from apportion.tables import plain_name
 
 _STARTS_A_FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
 _IS_A_NUMBER = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
@@ -74,6 +75,11 @@ def neutralised(table: Any) -> tuple[Any, int]:
         columns.append(safe)
         changed += count
     return pa.table(columns, names.to_pylist()), changed
+
+
+def guarded(cell: Any) -> str:
+    """Return a name as it is written where a spreadsheet would take it for a formula."""
+    return plain_name(f"'{cell}")
 
 
 def _safe(cells: Any) -> tuple[Any, int]:

@@ -1,4 +1,4 @@
-"""Large tables from CSV, Parquet and ARFF files, as Arrow tables."""
+"""Large tables from CSV, Parquet, ARFF and spreadsheet files, as Arrow tables."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ from apportion.files.csv_text import CsvText, first_sentence, no_row
 from apportion.files.text import (
     PARQUET_ENDINGS,
     TEXT_ENDINGS,
+    ending_of,
     refuse_bad_names,
     require_file,
     text_of,
 )
+from apportion.files.values import mark_as_text
+from apportion.files.workbook import WORKBOOK_ENDINGS, read_lines
+
+FORMS = "CSV (.csv, .csv.gz), Parquet (.parquet), spreadsheet (.xlsx) or ARFF (.arff) files"
+"""The files that can be read, in words."""
 
 _ATTRIBUTE = re.compile(
     r"""\s*@attribute\s+(?:["'](?P<quoted>[^"']+)["']|(?P<plain>\S+))""", re.IGNORECASE
@@ -30,13 +36,13 @@ def read_columns(
 ) -> Any:
     """Return a file's columns as a `pyarrow.Table`.
 
-    Columns of CSV and ARFF files are text, byte for byte, and an empty cell is missing; in ARFF so
-    is `?`. `values_of` reads such a column as numbers or times.
+    Columns of CSV, ARFF and spreadsheet files are text, byte for byte where they were text, and an
+    empty cell is missing; in ARFF so is `?`. `values_of` reads such a column as numbers or times.
 
     Parameters
     ----------
     path : str or path
-        A `.csv` (also `.tsv`, `.txt`), `.parquet` or `.arff` file.
+        A `.csv` (also `.tsv`, `.txt`, and these as `.gz`), `.parquet`, `.xlsx` or `.arff` file.
     columns : sequence of str, optional
         The columns to read; by default all.
     encoding : str, optional
@@ -45,9 +51,11 @@ def read_columns(
     require_pyarrow()
     file = Path(path)
     require_file(file)
-    ending = file.suffix.lower()
+    ending = ending_of(file)
     if ending in PARQUET_ENDINGS:
         table = _read_parquet(file, columns)
+    elif ending in WORKBOOK_ENDINGS:
+        table = _read_workbook(file)
     elif ending == ".arff":
         table = _read_arff(file, encoding)
     elif ending in TEXT_ENDINGS:
@@ -56,7 +64,7 @@ def read_columns(
         raise FileError(
             file.name,
             f"a {ending} file",
-            "CSV (.csv), Parquet (.parquet) or ARFF (.arff) files",
+            FORMS,
             "save the table as CSV",
         )
     if columns is not None:
@@ -84,8 +92,10 @@ def no_column(name: str, columns: Sequence[str], where: str) -> FileError:
 def place_in(path: str | Path, row: int, *, encoding: str | None = None) -> str:
     """Return where a row of a file stands, in words; a text file is read for it."""
     file = Path(path)
-    if file.suffix.lower() in (*PARQUET_ENDINGS, ".arff"):
+    if ending_of(file) in (*PARQUET_ENDINGS, ".arff"):
         return f"{file.name}, row {row}"
+    if ending_of(file) in WORKBOOK_ENDINGS:
+        return f"{file.name}, line {read_lines(file, percent=False).numbers[row]}"
     return CsvText(file, encoding).place(row)
 
 
@@ -126,6 +136,16 @@ def _read_parquet(file: Path, columns: Sequence[str] | None) -> Any:
             "Parquet files that were written to their end",
             "copy or export the file again",
         ) from None
+
+
+def _read_workbook(file: Path) -> Any:
+    """Return the columns of a spreadsheet's first sheet, as text."""
+    import pyarrow as pa
+
+    lines = read_lines(file, percent=False)
+    columns = zip(*lines.rows, strict=True) if lines.rows else [()] * len(lines.names)
+    cells = [pa.array([cell or None for cell in column], pa.string()) for column in columns]
+    return mark_as_text(pa.table(cells, lines.names), ",")
 
 
 def _with_plain_text(table: Any) -> Any:

@@ -20,11 +20,13 @@ from apportion.files.text import (
     TEXT_ENDINGS,
     decimal_text,
     delimiter_of,
+    ending_of,
     refuse_bad_names,
     require_file,
     text_of,
     wrong_length,
 )
+from apportion.files.workbook import WORKBOOK_ENDINGS, read_lines
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Sheet:
     columns : tuple of str
         The columns.
     rows : tuple of tuples
-        The cells; text from a CSV file, else what the table held.
+        The cells; text from a CSV file or a spreadsheet, else what the table held.
     places : tuple of str
         Where each row stands, such as "line 3".
     delimiter : str
@@ -109,21 +111,23 @@ def frame_of(table: Any, name: str) -> nw.DataFrame[Any] | None:
 
 
 def read_sheet(path: str | Path, *, encoding: str | None = None) -> Sheet:
-    """Return a small table from a CSV or Parquet file."""
+    """Return a small table from a CSV or Parquet file or a spreadsheet."""
     file = Path(path)
-    ending = file.suffix.lower()
+    ending = ending_of(file)
     if ending in PARQUET_ENDINGS:
         from apportion.files.read import read_columns
 
         table = read_columns(file)
         rows = [list(row) for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
         return _sheet(file.name, table.column_names, rows)
+    if ending in WORKBOOK_ENDINGS:
+        return _workbook_sheet(file)
     require_file(file)
     if ending not in TEXT_ENDINGS:
         raise FileError(
             file.name,
             f"a {ending} file",
-            "CSV (.csv) or Parquet (.parquet) files",
+            "CSV (.csv, .csv.gz), Parquet (.parquet) or spreadsheet (.xlsx) files",
             "save the table as CSV",
         )
     text = text_of(file, encoding)
@@ -158,14 +162,22 @@ def read_sheet(path: str | Path, *, encoding: str | None = None) -> Sheet:
     return Sheet(file.name, tuple(names), tuple(map(tuple, rows)), tuple(places), delimiter)
 
 
+def _workbook_sheet(file: Path) -> Sheet:
+    lines = read_lines(file, percent=True)
+    if not lines.rows:
+        raise _empty(file.name, lines.names)
+    places = tuple(f"line {number}" for number in lines.numbers)
+    return Sheet(file.name, tuple(lines.names), tuple(map(tuple, lines.rows)), places)
+
+
 def _columns_of(table: Any, name: str) -> dict[str, Any]:
     frame = frame_of(table, name)
     if frame is None:
         raise FileError(
             name,
             f"an object of type {type(table).__name__}",
-            "a dataframe, a mapping of columns, a list of mappings, or the path of a CSV or "
-            "Parquet file",
+            "a dataframe, a mapping of columns, a list of mappings, or the path of a CSV, "
+            "Parquet or .xlsx file",
             "give one of these",
         )
     return {column: frame.get_column(column) for column in frame.columns}

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import gzip
+import io
 import re
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from apportion.exceptions import FileError, counted
 
@@ -18,8 +23,11 @@ _CHUNK = 2**22
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*(?:%\s*)?")
 _NO_TEXT = {
     b"PAR1": ("a Parquet file", "call it .parquet"),
-    b"PK\3\4": ("a zip file, as spreadsheets are", "save the table as CSV"),
-    b"\x1f\x8b": ("a compressed file", "unpack it"),
+    b"PK\3\4": (
+        "a zip file, as spreadsheets are",
+        "call a spreadsheet .xlsx, or save the table as CSV",
+    ),
+    b"\x1f\x8b": ("a compressed file", "call it .csv.gz, or unpack it"),
 }
 """How files begin that are no text, what they are and what to do."""
 
@@ -32,6 +40,43 @@ def require_file(path: Path) -> None:
         raise FileError(str(path), "a folder", "a file", "name one of the files in it")
 
 
+def ending_of(path: Path) -> str:
+    """Return the ending of a file's name in small letters; that of the text in a .gz file.
+
+    Examples
+    --------
+    >>> ending_of(Path("rows.CSV")), ending_of(Path("rows.csv.gz")), ending_of(Path("rows.pq.gz"))
+    ('.csv', '.csv', '.gz')
+    """
+    ending = path.suffix.lower()
+    inner = path.with_suffix("").suffix.lower() if ending == ".gz" else ""
+    return inner if ending == ".gz" and inner in TEXT_ENDINGS else ending
+
+
+def is_compressed(path: Path) -> bool:
+    """Return whether a text file is compressed, by its name."""
+    return path.suffix.lower() == ".gz"
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """Open a text file to read its bytes, unpacked where it is compressed."""
+    if not is_compressed(path):
+        with open(path, "rb") as file:
+            yield file
+        return
+    try:
+        with gzip.open(path, "rb") as unpacked:
+            yield unpacked  # type: ignore[misc]
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise FileError(
+            path.name,
+            f"no whole gzip file ({error})",
+            "text that was compressed with gzip, to its end",
+            "copy or compress the file again; if it is not compressed, call it .csv",
+        ) from None
+
+
 def encoding_of(path: Path, encoding: str | None = None) -> str:
     """Return the encoding of a text file, after a look at all of it.
 
@@ -40,7 +85,7 @@ def encoding_of(path: Path, encoding: str | None = None) -> str:
     """
     if encoding is not None:
         _require_encoding(encoding)
-    with open(path, "rb") as file:
+    with open_bytes(path) as file:
         start = file.read(4)
     if not start:
         raise empty_file(path)
@@ -76,7 +121,7 @@ def _refuse_other_bytes(path: Path, encoding: str) -> None:
     """Raise for the first byte of a file that is none of an encoding, or is zero."""
     decoder = codecs.getincrementaldecoder(encoding)()
     line = 1
-    with open(path, "rb") as file:
+    with open_bytes(path) as file:
         while True:
             chunk = file.read(_CHUNK)
             try:
@@ -114,21 +159,22 @@ def empty_file(path: Path) -> FileError:
     )
 
 
-def wrong_length(where: str, found: int, wanted: int, delimiter: str) -> FileError:
+def wrong_length(where: str, found: int, wanted: int, delimiter: str | None = None) -> FileError:
     """Return the error for a line with more or fewer cells than the header."""
+    quoted = f"; put cells that contain the separator {delimiter!r} into quotation marks"
     return FileError(
         where,
         counted(found, "cell"),
         f"{wanted}, as in the header",
-        f"correct the line; put cells that contain the separator {delimiter!r} into quotation "
-        "marks",
+        f"correct the line{quoted if delimiter else ''}",
     )
 
 
 def text_of(path: Path, encoding: str | None = None) -> str:
     """Return a whole text file."""
-    with open(path, encoding=encoding_of(path, encoding), newline="") as file:
-        return file.read()
+    found = encoding_of(path, encoding)
+    with open_bytes(path) as file, io.TextIOWrapper(file, found, newline="") as text:
+        return text.read()
 
 
 def delimiter_of(text: str) -> str:

@@ -56,7 +56,7 @@ def read_totals(sheet: Sheet, bag_column: str, unit: Unit = "auto") -> TotalsTab
         What the numbers are; a percent sign says so too. `"auto"`: shares or percentages where
         every bag sums to 1 or 100, counts where all are whole numbers.
     """
-    ids = first_called(sheet.columns, (bag_column.casefold(), *_BAG)) or sheet.columns[0]
+    ids = first_called(sheet.columns, (bag_column, *_BAG)) or sheet.columns[0]
     others = [name for name in sheet.columns if name != ids]
     label, amount = first_called(others, _CLASS), first_called(others, _AMOUNT)
     if label is not None and amount is not None:

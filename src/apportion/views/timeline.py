@@ -36,6 +36,10 @@ class Times:
         Whether the clock showed dates, not only the time that had passed.
     day_start : int
         When a day begins, in microseconds after midnight.
+    ahead : ndarray of shape (n_rows,), or None
+        How far the clock was ahead of UTC at the starts, in microseconds; None = not known.
+    zone : str or None
+        The clock's zone, where it is known.
     """
 
     starts: IntArray
@@ -43,6 +47,15 @@ class Times:
     participants: AnyArray | None = None
     dated: bool = True
     day_start: int = 0
+    ahead: IntArray | None = None
+    zone: str | None = None
+
+    @property
+    def moments(self) -> tuple[IntArray, IntArray]:
+        """When windows began and ended: points in time where the zone is known, else by clock."""
+        if self.zone is None or self.ahead is None:
+            return self.starts, self.ends
+        return self.starts - self.ahead, self.ends - self.ahead
 
 
 @dataclass(frozen=True)
@@ -129,7 +142,7 @@ def timeline_of(
     >>> shown.label.tolist(), shown.end.tolist(), shown.confidence.tolist()
     ([0, 1, 0], [7200.0, 10800.0, 14400.0], [0.8, 0.8, 1.0])
     """
-    windows = _Windows(times, labels, confidence)
+    windows = _Windows(times, labels, np.where(labels < 0, np.nan, confidence))
     found = _segments(windows)
     n_lanes = len(windows.days)
     if len(found.lane) > most:
@@ -150,6 +163,64 @@ def timeline_of(
         slot=slot,
         **found._asdict(),
     )
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Windows of one participant and label that follow each other.
+
+    Attributes
+    ----------
+    participant : list of str
+        Whose episode it is; an empty name where windows name nobody.
+    start, end : ndarray of shape (n_episodes,)
+        When it begins and ends, in microseconds, as `Times.moments`.
+    label : ndarray of shape (n_episodes,)
+        Its class, as a position.
+    n_rows : ndarray of shape (n_episodes,)
+        How many windows it has.
+    confidence : ndarray of shape (n_episodes,)
+        The mean confidence of its windows.
+    """
+
+    participant: list[str]
+    start: IntArray
+    end: IntArray
+    label: IntArray
+    n_rows: IntArray
+    confidence: FloatArray
+
+
+def episodes_of(times: Times, labels: IntArray, confidence: FloatArray) -> Episodes:
+    """Return the episodes of all participants, also those that go over midnight.
+
+    An episode ends where the label changes, and where more than a window is missing. Windows
+    without a label are in no episode.
+
+    Parameters
+    ----------
+    times : Times
+        When the windows were recorded.
+    labels : ndarray of shape (n_rows,)
+        Classes, as positions; -1 = no label.
+    confidence : ndarray of shape (n_rows,)
+        The windows' confidence.
+
+    Examples
+    --------
+    >>> hours = np.array([23, 24, 26, 29]) * 3600 * SECOND
+    >>> times = Times(hours, hours + 3600 * SECOND)
+    >>> found = episodes_of(times, np.zeros(4, dtype=int), np.array([0.9, 0.7, 0.8, 1.0]))
+    >>> ((found.end - found.start) // (3600 * SECOND)).tolist(), found.n_rows.tolist()
+    ([4, 1], [3, 1])
+    """
+    windows = _Windows(times, labels, confidence)
+    windows.in_one_lane_each(times)
+    found = _segments(windows, gap=1.0)
+    found = found.take(found.label >= 0)
+    start, end = (np.rint(one * SECOND).astype(np.int64) for one in (found.start, found.end))
+    names = [windows.names[lane] for lane in found.lane.tolist()]
+    return Episodes(names, start, end, found.label, found.n_rows, found.confidence)
 
 
 class _Segments(NamedTuple):
@@ -183,6 +254,12 @@ class _Windows:
         self.start = (times.starts - self.midnight[self.lane]) / SECOND
         self.end = (times.ends - self.midnight[self.lane]) / SECOND
         self.label, self.confidence = labels, confidence
+        self._whose = whose
+
+    def in_one_lane_each(self, times: Times) -> None:
+        """Put all windows of a participant into one lane, in seconds since 1970."""
+        self.lane = self._whose
+        self.start, self.end = (one / SECOND for one in times.moments)
 
     def take(self, which: AnyArray) -> _Windows:
         """Return some of the windows."""
@@ -215,14 +292,14 @@ def _day_name(day: int, dated: bool) -> str:
     return f"{weekday} {np.datetime64(day, 'D')}"
 
 
-def _segments(windows: _Windows) -> _Segments:
-    """Return the runs of windows with one label, lane by lane."""
+def _segments(windows: _Windows, gap: float = _GAP) -> _Segments:
+    """Return the runs of windows with one label and no gap of more windows, lane by lane."""
     order = np.lexsort([windows.label, windows.end, windows.start, windows.lane])
     lane, label = windows.lane[order], windows.label[order]
     start, end = windows.start[order], windows.end[order]
-    gap = np.append(0.0, start[1:] - _reached(end, lane)[:-1])[: len(order)]
+    missing = np.append(0.0, start[1:] - _reached(end, lane)[:-1])[: len(order)]
     usual = float(np.median(end - start)) if len(order) else 0.0
-    new = (gap > _GAP * usual) | _changes(lane) | _changes(label)
+    new = (missing > gap * usual) | _changes(lane) | _changes(label)
     ones = np.ones(len(order), dtype=np.intp)
     return _joined(new, _Segments(lane, start, end, label, ones, *2 * [windows.confidence[order]]))
 

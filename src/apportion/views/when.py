@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from zoneinfo import available_timezones
 
 import narwhals.stable.v1 as nw
 import numpy as np
 
 from apportion._typing import IntArray
 from apportion.diary import DiaryBags
+from apportion.diary.clock import shown_by, zone_named
 from apportion.diary.periods import clock_time
 from apportion.diary.recording import read_recording
 from apportion.diary.table import Table
@@ -68,17 +70,52 @@ def times_from(start: Any, end: Any = None, window: Any = None, participants: An
     starts, ends = np.asarray(recording.starts), np.asarray(recording.ends)
     shift = _on_the_wall(columns["start"], starts) - starts
     named = not recording.absolute or recording.zone is not None
-    dated = named or bool(np.abs(starts).max() >= _TEN_YEARS)
-    return Times(starts + shift, ends + shift, recording.participants, dated)
+    dated = named or carries_dates(starts)
+    zone = recording.zone if recording.zone in available_timezones() else recording.zone and "UTC"
+    ahead = shift if recording.absolute else None
+    return Times(starts + shift, ends + shift, recording.participants, dated, 0, ahead, zone)
 
 
 def times_of_diary(matched: DiaryBags, day_start: str = "00:00") -> Times | None:
     """Return when the windows of a diary were recorded; None where no column says so."""
     if matched.starts is None or matched.ends is None:
         return None
-    dated = bool(np.abs(matched.starts).max(initial=0) >= _TEN_YEARS)
+    dated = carries_dates(matched.starts)
     begin = clock_time(day_start) or 0
-    return Times(matched.starts, matched.ends, matched.participants, dated, begin)
+    return Times(
+        matched.starts,
+        matched.ends,
+        matched.participants,
+        dated,
+        begin,
+        matched.ahead,
+        matched.zone,
+    )
+
+
+def carries_dates(moments: IntArray) -> bool:
+    """Return whether times count from 1970, not from the beginning of a recording."""
+    return bool(np.abs(moments).max(initial=0) >= _TEN_YEARS)
+
+
+def iso_of(moments: IntArray, zone: str | None) -> list[str]:
+    """Return ISO 8601 text of points in time as clocks of a zone show them, or of clock times.
+
+    Examples
+    --------
+    >>> iso_of(np.array([1709535600 * SECOND]), "Europe/Paris")
+    ['2024-03-04T08:00:00+01:00']
+    >>> iso_of(np.array([1709535600 * SECOND]), None)
+    ['2024-03-04T07:00:00']
+    """
+    shown = moments if zone is None else shown_by(moments, zone_named(zone))
+    times = shown.astype("M8[us]")
+    texts = (times if (shown % SECOND).any() else times.astype("M8[s]")).astype(str)
+    if zone is None:
+        return list(texts.tolist())
+    minutes, which = np.unique((shown - moments) // (60 * SECOND), return_inverse=True)
+    ends = np.array([f"{'-' if m < 0 else '+'}{abs(m) // 60:02}:{abs(m) % 60:02}" for m in minutes])
+    return list(np.char.add(texts, ends[which.ravel()]).tolist())
 
 
 def _place(row: int) -> str:
