@@ -31,7 +31,8 @@ REASONS = {
     "unbagged": "no totals cover the row; its neighbours alone decided",
     "out-of-reach": "no known total and no given label reaches the row",
     "outside-interval": "more or fewer rows have this label than the totals allow",
-    "missing-features": "a feature of the row was missing: it was filled, or the row left out",
+    "missing-features": "the row has less than half of the features that rows usually have, the "
+    "others being filled in; or, with --missing drop, it lacks one and is not labelled",
     "unseen-category": "a feature of the row has a value that no fitted row has",
     "non-wear": "not labelled: the sensor was not worn",
     "no-totals": "not labelled: there are no totals for its participant",

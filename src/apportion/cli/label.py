@@ -32,7 +32,7 @@ from apportion.cli.talk import (
     with_exit_codes,
 )
 from apportion.estimators import LPLLP
-from apportion.exceptions import SupervisionError, counted
+from apportion.exceptions import SupervisionError, counted, name_some
 from apportion.features import Encoded, Recipe
 from apportion.files.labels import require_ending
 from apportion.files.write import Outputs, require_writable
@@ -41,6 +41,11 @@ from apportion.progress import tell
 from apportion.report import page_bytes
 from apportion.saved import contains_rows, save_model
 from apportion.tables import plain_name
+
+_OFTEN = 0.05
+"""Columns that are missing in a larger share of the rows than this are named."""
+
+_MOST_NAMED = 8
 
 
 @with_exit_codes
@@ -219,25 +224,32 @@ def _label(inputs: Inputs, recipe: Recipe, method: MethodOptions) -> tuple[Label
     tell("reading features")
     encoded = recipe.encode(inputs.table, inputs.place)
     known, notes = inputs.known, missing_notes(recipe, encoded)
+    marked = encoded.poor
     if recipe.missing == "drop":
-        known = replace(known, left_out={**known.left_out, "missing-features": encoded.lacking})
+        marked = encoded.lacking
+        known = replace(known, left_out={**known.left_out, "missing-features": marked})
     estimator = LPLLP(method.graph, method.alpha, decode=method.decode, random_state=method.seed)
     try:
-        found = label_rows(encoded.rows, known, estimator, {"missing-features": encoded.lacking})
+        found = label_rows(encoded.rows, known, estimator, {"missing-features": marked})
     except SupervisionError as error:
         raise renumbered(error, inputs.place) from None
     return found, [*notes, *map(in_options, found.notes)]
 
 
 def missing_notes(recipe: Recipe, encoded: Encoded) -> list[str]:
-    """Return what became of missing cells."""
-    if not encoded.n_filled:
+    """Return how much of each column is missing, and what became of it."""
+    shares = sorted(encoded.missing.items(), key=lambda item: -item[1])
+    often = [f"{name} {share:.0%}" for name, share in shares if share >= _OFTEN]
+    n_seldom = sum(0 < share < _OFTEN for _, share in shares)
+    if not often and not n_seldom:
         return []
-    rows = counted(int(encoded.lacking.sum()), "row")
+    seldom = [f"{counted(n_seldom, 'column')} below {_OFTEN:.0%}"] * bool(n_seldom)
+    listed = ", ".join([name_some(often, _MOST_NAMED)] * bool(often) + seldom)
+    what = "filled with the column's median, or no category (--missing median)"
     if recipe.missing == "drop":
-        return [f"{rows} with a missing cell left out, as --missing drop says"]
-    cells = counted(encoded.n_filled, "missing cell")
-    return [f"{cells} in {rows} filled with the column's median, or no category (--missing median)"]
+        rows = counted(int(encoded.lacking.sum()), "row")
+        what = f"{rows} with such a cell not labelled (--missing drop)"
+    return [f"missing cells: {listed}; {what}"]
 
 
 def _save(path: Path, found: Labelled, recipe: Recipe, inputs: Inputs, ids: str | None) -> str:

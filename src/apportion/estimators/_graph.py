@@ -157,8 +157,8 @@ def warn_of_graph(graph: Graph) -> None:
     if crowded.size:
         warnings.warn(
             f"{crowded.size} of {graph.n_rows_} rows equal all of their nearest neighbours (rows "
-            f"{name_some(crowded)}): distances say little about them. Add features that tell them "
-            "apart, or use more neighbours.",
+            f"{name_some(crowded)}): distances say little about them. Add measurements that tell "
+            "them apart (the time of recording seldom does), or use more neighbours.",
             DuplicateRowsWarning,
             stacklevel=users_level(),
         )
