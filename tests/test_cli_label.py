@@ -521,7 +521,7 @@ def test_quiet_is_silent_and_data_are_on_stdout_only():
     assert quiet.stderr == ""
     assert quiet.stdout == loud.stdout
     assert "18 training rows: share it as carefully as the data" in loud.stderr
-    assert "rows by class" in loud.stderr
+    assert "rows in bags, by class" in loud.stderr
     assert "4 → 4" in loud.stderr
     assert done("predict", "model.zip", "rows.csv", "-q").stderr == ""
     assert done("diagnose", "rows.csv", *KNOWN, "-q").stderr == ""
@@ -549,7 +549,7 @@ def test_many_bags_and_classes_are_shown_in_part():
 
 def test_diagnose(rows):
     text = done("diagnose", "rows.csv", *KNOWN)
-    assert text.stdout.startswith("information index 0.")
+    assert text.stdout.startswith("No two classes stand in the same, or almost the same, ratio in")
     assert "3 bags, 2 classes, read as counts" in text.stderr
     found = strict_json(done("diagnose", "rows.csv", *KNOWN, "--json").stdout)
     assert found["classes"] == ["sleep", "tv"]
@@ -564,7 +564,8 @@ def test_diagnose(rows):
 def test_advice_names_options_not_parameters():
     write("totals.csv", "day,sleep,tv\nmon,0.5,0.5\ntue,0.49,0.51\nwed,0.5,0.5\n")
     said = done("label", "rows.csv", *KNOWN).stderr
-    assert "some labels (--given), would tell them apart" in said
+    assert "labels that you know of single rows (--given), some of each class, help" in said
+    assert "`y`" not in said
 
 
 # Models
@@ -655,7 +656,7 @@ def test_a_model_of_a_diary_has_one_graph():
     write("diary.csv", DIARY)
     words = ["windows.csv", "--diary", "diary.csv", "--uncovered", "unknown"]
     result = done("label", *words, "--model", "model.zip", "--graphs", "one")
-    assert "--graphs one: one graph of all participants" in result.stderr
+    assert "--graphs one: windows of all participants are compared with each other" in result.stderr
     assert len(cells_of(done("predict", "model.zip", "windows.csv").stdout)) == 96
 
 

@@ -25,7 +25,6 @@ from apportion.cli.show import show_report
 from apportion.cli.summary import as_json, summary_of, with_summary
 from apportion.cli.talk import (
     CommandLineError,
-    in_options,
     print_out,
     say,
     stages,
@@ -41,11 +40,14 @@ from apportion.progress import tell
 from apportion.report import page_bytes
 from apportion.saved import contains_rows, save_model
 from apportion.tables import plain_name
+from apportion.views.glossary import Explanations
 
 _OFTEN = 0.05
 """Columns that are missing in a larger share of the rows than this are named."""
 
 _MOST_NAMED = 8
+_HELP = "labels that you know of single rows (--given), some of each class, help most"
+_IN_NOTES = ("information index", "stationarity", "residual", "energy")
 
 
 @with_exit_codes
@@ -130,13 +132,16 @@ def label_file(
     ids = id_column(inputs.table, feature.id)
     if labels_only:
         _require_row_ids(inputs, ids)
+    explain = Explanations(inputs.bag_word)
+    say(explain.lines(inputs.bag_word), out.quiet)
     say(inputs.rules, out.quiet, "rules, each an option:")
     say([*inputs.notes, *features.notes], out.quiet)
     with stages(out.quiet):
         found, told = _label(inputs, features.recipe, method)
     say(told, out.quiet)
+    say(explain.lines(*(term for term in _IN_NOTES if term in " ".join(told))), out.quiet)
     if not out.quiet:
-        show_report(found)
+        show_report(found, explain)
     wanted = {*inputs.roles, *features.ids_and_times, ids}
     kept = kept_columns(inputs.table, wanted, out.all_columns)
     answer, lost = answer_table(
@@ -233,7 +238,8 @@ def _label(inputs: Inputs, recipe: Recipe, method: MethodOptions) -> tuple[Label
         found = label_rows(encoded.rows, known, estimator, {"missing-features": marked})
     except SupervisionError as error:
         raise renumbered(error, inputs.place) from None
-    return found, [*notes, *map(in_options, found.notes)]
+    unclear = any(model.diagnosis_.findings for model in found.models.values())
+    return found, [*notes, *found.notes, *[_HELP] * unclear]
 
 
 def missing_notes(recipe: Recipe, encoded: Encoded) -> list[str]:
