@@ -45,14 +45,14 @@ def main() -> None:
             f"# the {asked.windows} windows of lowest confidence are looked at: {wrong} are wrong"
         )
         write_corrections(folder, corrected, home.reported)
-        command = "label corrected.csv --diary diary.csv --given given --output labels-2.csv"
-        apportion(folder, command)
-        again, _ = answer(folder / "labels-2.csv")
+        again = "label windows.csv --diary diary.csv --given corrected.csv --output labels-2.csv"
+        apportion(folder, again)
+        after, _ = answer(folder / "labels-2.csv")
         others = labelled.copy()
         others[corrected] = False
-        shown("after", again == home.reported, labelled)
+        shown("after", after == home.reported, labelled)
         shown("before, windows that were not corrected", labels == home.reported, others)
-        shown("after, windows that were not corrected", again == home.reported, others)
+        shown("after, windows that were not corrected", after == home.reported, others)
 
 
 def apportion(folder: Path, words: str) -> None:
@@ -73,10 +73,13 @@ def answer(path: Path) -> tuple[AnyArray, AnyArray]:
 
 
 def write_corrections(folder: Path, rows: AnyArray, truth: AnyArray) -> None:
-    """Write the windows with a column of labels that are known, empty for all other rows."""
-    table = read_columns(folder / "windows.csv")
-    given = np.full(table.num_rows, "", dtype=object)
-    given[rows] = truth[rows]
+    """Write the labels again, some of them corrected and marked in a column `given`."""
+    table = read_columns(folder / "labels.csv")
+    labels = np.array(table.column("label").to_pylist(), dtype=object)
+    given = np.full(len(labels), "", dtype=object)
+    labels[rows], given[rows] = truth[rows], "yes"
+    position = table.column_names.index("label")
+    table = table.set_column(position, "label", pa.array(labels.tolist()))
     table = table.append_column("given", pa.array(given.tolist()))
     pa.csv.write_csv(table, folder / "corrected.csv")
 
