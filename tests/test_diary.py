@@ -323,7 +323,7 @@ def test_named_periods_need_no_times():
     assert found.bags.tolist() == ["night", "day", "day", None, None, "night"]
     assert shares_of(found, "day") == {"sit": (0.75, 0.75), "walk": (0.25, 0.25)}
     assert any("weekend" in note for note in found.notes)
-    assert any("2 of 6 windows are in no bag" in note for note in found.notes)
+    assert any("2 of 6 windows belong to no entry" in note for note in found.notes)
 
 
 @given(
@@ -657,7 +657,7 @@ def test_what_is_left_out_is_told():
         ("2024-03-09", "no window"),
     ):
         assert any(day in note and words in note for note in found.notes)
-    assert any("54 of 78 windows are in no bag" in note for note in found.notes)
+    assert any("54 of 78 windows belong to no entry" in note for note in found.notes)
 
 
 def test_a_day_of_rounded_hours_is_scaled_to_the_day():

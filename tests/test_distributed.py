@@ -1386,7 +1386,7 @@ def test_classes_that_no_bag_tells_apart_are_named(known):
     totals = Totals.from_proportions({0: [0.5, 0.5], 1: [0.5, 0.5]}, classes=["sit", "stand"])
     model, told = warnings_of(known.X[:200], halves, totals)
     assert "The totals do not tell 'sit' from 'stand' apart" in told[BagDesignWarning]
-    assert "Bags with different proportions would tell them apart" in told[BagDesignWarning]
+    assert "Totals in other proportions would tell them apart" in told[BagDesignWarning]
     assert model.diagnosis_.findings
     _, told = warnings_of(known.X, known.bags, known.totals)
     assert told == {}

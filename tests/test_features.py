@@ -66,7 +66,8 @@ def test_any_column_becomes_finite_numbers_or_says_why_not(cells, missing, scale
     assert encoded.rows.shape == (len(cells), recipe.width)
     assert np.isfinite(encoded.rows).all()
     assert not encoded.unseen.any()
-    assert encoded.n_filled == encoded.lacking.sum()
+    assert sum(encoded.missing.values()) * len(cells) == pytest.approx(encoded.lacking.sum())
+    assert (encoded.poor == encoded.lacking).all()
     if left_out:
         assert left_out["c"] in ("empty", "the same in every row")
         return
@@ -111,7 +112,7 @@ def test_the_numbers_of_a_small_table():
     table = pa.table({"x": [1.0, 3.0, None], "c": ["b", None, "a"], "y": [True, False, True]})
     recipe, _ = learn(table)
     assert recipe.names == ["x", "c", "y"]
-    assert recipe.features[0] == Feature("x", middle=2.0, mean=2.0, scale=1.0)
+    assert recipe.features[0] == Feature("x", middle=2.0, mean=2.0, scale=1.0, present=2 / 3)
     assert recipe.features[1].levels == ("a", "b")
     half = np.sqrt(0.5)
     y = np.array([1.0, -2.0, 1.0]) * half
@@ -119,7 +120,7 @@ def test_the_numbers_of_a_small_table():
     encoded = recipe.encode(table, place)
     np.testing.assert_allclose(encoded.rows, expected)
     assert encoded.lacking.tolist() == [False, True, True]
-    assert encoded.n_filled == 2
+    assert encoded.missing == {"x": pytest.approx(1 / 3), "c": pytest.approx(1 / 3), "y": 0}
 
 
 def test_two_categories_are_one_apart():
@@ -350,3 +351,30 @@ def test_single_precision_keeps_what_tells_rows_far_from_0_apart(scale, monkeypa
     assert len(np.unique(rows[:, 0])) == 50
     if not scale:
         np.testing.assert_array_equal(rows[:, 1], times)
+
+
+def test_rows_are_poor_in_features_by_what_is_usual_and_never_all_of_them():
+    """Where every row lacks something, columns are to blame; a row is poor next to the others."""
+    rng = np.random.default_rng(0)
+    cells = rng.standard_normal((200, 20))
+    cells[:, 8:] = np.where(rng.random((200, 12)) < 0.9, np.nan, cells[:, 8:])
+    cells[:, 8:][np.arange(200), np.arange(200) % 12] = np.nan
+    cells[3, :6] = cells[7, :] = np.nan
+    table = pa.table({f"x{j}": pa.array(cells[:, j], from_pandas=True) for j in range(20)})
+    recipe, _ = learn(table)
+    encoded = recipe.encode(table, place)
+    assert encoded.lacking.all()
+    assert np.flatnonzero(encoded.poor).tolist() == [3, 7]
+    shares = np.isnan(cells).mean(axis=0)
+    assert list(encoded.missing.values()) == pytest.approx(shares.tolist())
+    again = Recipe.from_json(json.loads(json.dumps(recipe.to_json())))
+    one = again.encode(table.slice(7, 1), place)
+    assert one.poor.tolist() == [True], "what is usual is learnt, not taken from the new rows"
+
+
+def test_recipes_of_older_models_have_no_shares_of_missing_cells():
+    recipe, _ = learn(pa.table({"x": [1.0, 3.0, None], "y": [1.0, 2.0, 4.0]}))
+    saved = recipe.to_json()
+    for feature in saved["features"]:
+        del feature["present"]
+    assert [feature.present for feature in Recipe.from_json(saved).features] == [1.0, 1.0]

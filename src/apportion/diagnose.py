@@ -57,6 +57,17 @@ class Diagnosis:
         """Whether some pair of classes cannot be told apart by any bag."""
         return bool((self.pairwise <= _NOTHING).any())
 
+    @property
+    def hardest_pair(self) -> tuple[float, Any, Any] | None:
+        """The smallest index of a pair of classes, and that pair; None where there is no pair."""
+        labels = self.classes.tolist()
+        pairs = [
+            (float(self.pairwise[g, h]), labels[g], labels[h])
+            for g, h in combinations(range(len(labels)), 2)
+            if np.isfinite(self.pairwise[g, h])
+        ]
+        return min(pairs, key=lambda pair: pair[0], default=None)
+
     def __str__(self) -> str:
         n_present = len(self.classes) - len(self.absent)
         lines = [
@@ -67,14 +78,8 @@ class Diagnosis:
         if self.absent:
             names = name_some(map(repr, self.absent), 12)
             lines.append(f"not counted, because every total of it is 0: {names}")
-        labels = self.classes.tolist()
-        pairs = [
-            (self.pairwise[g, h], labels[g], labels[h])
-            for g, h in combinations(range(len(labels)), 2)
-            if np.isfinite(self.pairwise[g, h])
-        ]
-        if len(labels) > 2 and pairs:
-            index, one, other = min(pairs, key=lambda pair: pair[0])
+        if len(self.classes) > 2 and self.hardest_pair is not None:
+            index, one, other = self.hardest_pair
             lines.append(f"hardest pair: {one!r} and {other!r}, index {index:.3f}")
         return "\n".join([*lines, *self.findings])
 

@@ -28,11 +28,13 @@ REASONS = {
     "given": "the label was given",
     "tie": "only a tie-break decided the label",
     "isolated": "the row has almost no similar row",
-    "unbagged": "no totals cover the row; its neighbours alone decided",
-    "out-of-reach": "no known total and no given label reaches the row",
+    "unbagged": "no totals cover the row; similar rows alone decided",
+    "out-of-reach": "no row that it is tied to, directly or through others, has a known total or a "
+    "given label",
     "outside-interval": "more or fewer rows have this label than the totals allow",
     "uncertain": "not labelled: the confidence is below what was asked for",
-    "missing-features": "a feature of the row was missing: it was filled, or the row left out",
+    "missing-features": "the row has less than half of the features that rows usually have, the "
+    "others being filled in; or, with --missing drop, it lacks one and is not labelled",
     "unseen-category": "a feature of the row has a value that no fitted row has",
     "non-wear": "not labelled: the sensor was not worn",
     "no-totals": "not labelled: there are no totals for its participant",

@@ -15,6 +15,7 @@ from apportion.cli.talk import CommandLineError, log_said, say, stages, with_exi
 from apportion.exceptions import counted
 from apportion.files.sheet import read_sheet
 from apportion.files.totals_table import Unit, read_totals
+from apportion.views.glossary import Explanations
 
 
 @with_exit_codes
@@ -140,5 +141,5 @@ def cluster(
             quiet,
         )
         if not quiet:
-            show_bags(model.bag_report_)
+            show_bags(model.bag_report_, Explanations())
     say([f"written: {output}, {counted(len(files), 'file')}"], quiet)

@@ -74,11 +74,13 @@ def _tell_truth(home: SmartHome, found: Labelled) -> None:
     unbagged = labelled & np.array(["unbagged" in codes for codes in found.reasons.tolist()])
     right = found.labels == home.reported
     most = max(home.activities.tolist(), key=home.activities.tolist().count)
-    talk.print("\nHeld against the truth, which no command above has read:")
+    talk.print("\nCompared with the truth, which no command above has read:")
     talk.print(f"  {_share(right, labelled)} labelled windows are right{_in_nights(home)}")
     if unbagged.any():
-        talk.print(f"  {_share(right, unbagged)} on days without an entry are")
-    talk.print(f"  {_share(home.reported == most, labelled)} would be, were all {most!r}")
+        talk.print(f"  {_share(right, unbagged)} on days without an entry are right")
+    talk.print(
+        f"  {_share(home.reported == most, labelled)} would be right if all were called {most!r}"
+    )
     for activity in sorted(set(home.reported[labelled].tolist())):
         talk.print(f"  {activity:>10}: {_share(right, labelled & (home.reported == activity))}")
 

@@ -13,7 +13,9 @@ from apportion.cli.inputs import read_inputs
 from apportion.cli.options import KnownOptions, with_groups
 from apportion.cli.summary import as_json
 from apportion.cli.talk import print_out, say, with_exit_codes
+from apportion.diagnose import Diagnosis
 from apportion.diagnose import diagnose as diagnosis_of
+from apportion.views.glossary import Explanations
 
 
 @with_exit_codes
@@ -32,19 +34,19 @@ def diagnose(
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the findings only.")] = False,
 ) -> None:
-    """Tell which classes the bags of READINGS can, and cannot, tell apart.
+    """Show which classes the totals, or the diary, of READINGS can and cannot tell apart.
 
-    Nothing is labelled and no feature is looked at. An information index near 0 means that all bags
-    are alike, 1 that every bag holds one class.
+    Nothing is labelled and no feature is looked at. An information index near 0 means that all
+    bags, or the diary's entries, are alike; 1 that each of them holds one class only.
     """
     inputs = read_inputs(readings, known)
+    explain = Explanations(inputs.bag_word)
+    say(explain.lines(inputs.bag_word), quiet or json)
     say(inputs.rules, quiet, "rules, each an option:")
     say(inputs.notes, quiet)
     found = diagnosis_of(inputs.known.bags, inputs.known.totals, y=inputs.known.given)
     if not json:
-        print_out(str(found))
-        if not found.findings:
-            print_out("no two classes stand in the same, or almost the same, ratio in every bag")
+        print_out("\n".join(_in_words(found, explain)))
         return
     classes = [str(label) for label in found.classes.tolist()]
     pairs = [
@@ -67,3 +69,22 @@ def diagnose(
         "notes": inputs.notes,
     }
     print_out(as_json(answer))
+
+
+def _in_words(found: Diagnosis, explain: Explanations) -> list[str]:
+    """Return what the totals can tell apart, the plainest first."""
+    lines = list(found.findings) or [
+        f"No two classes stand in the same, or almost the same, ratio in every {explain.bag}."
+    ]
+    if len(found.classes) > 2 and found.hardest_pair is not None:
+        index, one, other = found.hardest_pair
+        lines.append(
+            f"Hardest to tell apart: {one!r} and {other!r}, information index {index:.3f}"
+            f"{explain('information index')}."
+        )
+    lines.append(
+        f"All classes: information index {found.index:.3f}{explain('information index')}, rank "
+        f"{found.rank} of {len(found.classes)}{explain('rank')}, smallest singular value "
+        f"{found.smallest_singular_value:.3g} (near 0, small errors in the totals do much harm)."
+    )
+    return lines

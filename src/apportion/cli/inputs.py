@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,8 +21,11 @@ from apportion.cli.options import FeatureOptions, KnownOptions
 from apportion.diary.recording import WINDOW_ROLES
 from apportion.diary.table import Table
 from apportion.exceptions import FileError, InputError, counted, name_some
-from apportion.features import Recipe, choose_columns, learn_recipe
+from apportion.features import Clock, Recipe, choose_columns, learn_recipe
+from apportion.features.cells import numbers_of
+from apportion.features.when import When, when_by_name, why_left_out
 from apportion.files.read import place_in, read_columns
+from apportion.files.values import delimiter_in, values_of
 from apportion.labelling import Supervision
 from apportion.progress import tell
 from apportion.tables import first_called, is_missing, plain_name
@@ -155,7 +159,16 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
         missing=options.missing,
         scale=options.scale,
     )
-    reasons = {**choice.left_out, **useless}
+    says_when = _columns_that_say_when(inputs, recipe)
+    asked = {*(options.features or ()), *categorical}
+    dropped = {
+        name: why
+        for name, kind in says_when.items()
+        if name not in asked and (why := why_left_out(kind)) is not None
+    }
+    kept = tuple(feature for feature in recipe.features if feature.name not in dropped)
+    recipe = replace(recipe, features=kept)
+    reasons = {**choice.left_out, **useless, **dropped}
     notes = feature_notes(where, counted(table.num_rows, "row"), recipe.names, reasons)
     for name in categorical:
         if name in reasons:
@@ -173,10 +186,54 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
     ]
     if categories:
         notes.insert(1, f"categories: {name_some(categories, 12)}")
+    notes += _when_notes(recipe.names, reasons, says_when)
     ids = id_column(table, None)
     if options.id is None and ids is not None and len(table.column(ids).unique()) < table.num_rows:
         notes.append(f"several rows have the same {ids!r}, or none; --id {ids} refuses that")
     return Features(recipe, choice.ids_and_times, notes)
+
+
+def _columns_that_say_when(inputs: Inputs, recipe: Recipe) -> dict[str, When]:
+    """Return the features that say when, by their numbers where times are known, or by name."""
+    times, table = inputs.times, inputs.table
+    clock = None if times is None else Clock(times.starts, times.participants, dated=times.dated)
+    found: dict[str, When] = {}
+    for feature in recipe.features:
+        kind = when_by_name(feature.name)
+        if clock is not None and feature.levels is None:
+            cells, delimiter = values_of(table, feature.name), delimiter_in(table)
+            numbers = numbers_of(cells, feature.name, inputs.place, delimiter=delimiter)
+            kind = clock.when(numbers) or kind
+        if kind is not None:
+            found[feature.name] = kind
+    return found
+
+
+def _when_notes(
+    names: Sequence[str], left_out: Mapping[str, str], says_when: Mapping[str, When]
+) -> list[str]:
+    """Return what becomes of columns that say when, in sentences."""
+    notes = []
+    used = [name for name in names if name in says_when]
+    unused = [
+        name
+        for name, why in left_out.items()
+        if why == why_left_out(says_when.get(name) or when_by_name(name))
+    ]
+    if unused:
+        notes.append(
+            f"columns that say when, not what, are not used: {name_some(unused, 12)}; they keep "
+            "windows of different days apart, and cost accuracy. To use them all the same, list "
+            "all features in --features"
+        )
+    if used:
+        listed = name_some((f"{name} ({says_when[name]})" for name in used), 12)
+        without = " ".join(f"--exclude {shlex.quote(name)}" for name in used[:3])
+        notes.append(
+            f"columns that say when, not what, are used: {listed}; they help only where every day "
+            f"has the same routine, so compare with {without}"
+        )
+    return notes
 
 
 def feature_notes(

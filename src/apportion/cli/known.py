@@ -293,8 +293,8 @@ def _more_rules(options: KnownOptions) -> list[str]:
 
 def _groups(matched: DiaryBags, graphs: str) -> tuple[AnyArray | None, str]:
     """Return the participants where each has a graph of their own, and that rule in words."""
-    shared = "one graph of all participants"
-    apart = "every participant has a graph of their own"
+    shared = "windows of all participants are compared with each other"
+    apart = "every participant's windows are compared with their own only"
     if graphs == "one" or matched.participants is None:
         return None, f"--graphs {graphs}: {shared}"
     if graphs == "each":

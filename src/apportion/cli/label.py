@@ -40,7 +40,6 @@ from apportion.cli.show import show_report
 from apportion.cli.summary import as_json, summary_of, with_summary
 from apportion.cli.talk import (
     CommandLineError,
-    in_options,
     print_out,
     say,
     stages,
@@ -56,6 +55,14 @@ from apportion.progress import tell
 from apportion.report import page_bytes
 from apportion.saved import contains_rows, save_model
 from apportion.tables import plain_name
+from apportion.views.glossary import Explanations
+
+_OFTEN = 0.05
+"""Columns that are missing in a larger share of the rows than this are named."""
+
+_MOST_NAMED = 8
+_HELP = "labels that you know of single rows (--given), some of each class, help most"
+_IN_NOTES = ("information index", "stationarity", "residual", "energy")
 
 
 @with_exit_codes
@@ -154,13 +161,16 @@ def label_file(
     ids = id_column(inputs.table, feature.id)
     if labels_only:
         _require_row_ids(inputs, ids)
+    explain = Explanations(inputs.bag_word)
+    say(explain.lines(inputs.bag_word), out.quiet)
     say(inputs.rules, out.quiet, "rules, each an option:")
     say([*inputs.notes, *features.notes], out.quiet)
     with stages(out.quiet):
         found, told = _label(inputs, features.recipe, method, out.abstain_below)
     say(told, out.quiet)
+    say(explain.lines(*(term for term in _IN_NOTES if term in " ".join(told))), out.quiet)
     if not out.quiet:
-        show_report(found)
+        show_report(found, explain)
     wanted = {*inputs.roles, *features.ids_and_times, ids}
     kept = kept_columns(inputs.table, wanted, out.all_columns)
     answer, lost = answer_table(
@@ -276,15 +286,19 @@ def _label(
     tell("reading features")
     encoded = recipe.encode(inputs.table, inputs.place)
     known, notes = inputs.known, missing_notes(recipe, encoded)
+    marked = encoded.poor
     if recipe.missing == "drop":
-        known = replace(known, left_out={**known.left_out, "missing-features": encoded.lacking})
+        marked = encoded.lacking
+        known = replace(known, left_out={**known.left_out, "missing-features": marked})
     estimator = LPLLP(method.graph, method.alpha, decode=method.decode, random_state=method.seed)
     try:
-        marks = {"missing-features": encoded.lacking}
+        marks = {"missing-features": marked}
         found = label_rows(encoded.rows, known, estimator, marks, abstain_below)
     except SupervisionError as error:
         raise renumbered(error, inputs.place) from None
-    return found, [*notes, *map(in_options, found.notes), *uncertain_notes(found, abstain_below)]
+    unclear = any(model.diagnosis_.findings for model in found.models.values())
+    uncertain = uncertain_notes(found, abstain_below)
+    return found, [*notes, *found.notes, *[_HELP] * unclear, *uncertain]
 
 
 def uncertain_notes(found: Answer, abstain_below: float | None) -> list[str]:
@@ -300,14 +314,19 @@ def uncertain_notes(found: Answer, abstain_below: float | None) -> list[str]:
 
 
 def missing_notes(recipe: Recipe, encoded: Encoded) -> list[str]:
-    """Return what became of missing cells."""
-    if not encoded.n_filled:
+    """Return how much of each column is missing, and what became of it."""
+    shares = sorted(encoded.missing.items(), key=lambda item: -item[1])
+    often = [f"{name} {share:.0%}" for name, share in shares if share >= _OFTEN]
+    n_seldom = sum(0 < share < _OFTEN for _, share in shares)
+    if not often and not n_seldom:
         return []
-    rows = counted(int(encoded.lacking.sum()), "row")
+    seldom = [f"{counted(n_seldom, 'column')} below {_OFTEN:.0%}"] * bool(n_seldom)
+    listed = ", ".join([name_some(often, _MOST_NAMED)] * bool(often) + seldom)
+    what = "filled with the column's median, or no category (--missing median)"
     if recipe.missing == "drop":
-        return [f"{rows} with a missing cell left out, as --missing drop says"]
-    cells = counted(encoded.n_filled, "missing cell")
-    return [f"{cells} in {rows} filled with the column's median, or no category (--missing median)"]
+        rows = counted(int(encoded.lacking.sum()), "row")
+        what = f"{rows} with such a cell not labelled (--missing drop)"
+    return [f"missing cells: {listed}; {what}"]
 
 
 def _save(path: Path, found: Labelled, recipe: Recipe, inputs: Inputs, ids: str | None) -> str:

@@ -145,14 +145,15 @@ def _predicted(
     nonwear = saved.extra.get("nonwear")
     if nonwear in table.column_names:
         off = marks_of(Table(table), str(nonwear), place)
-    out = off | (encoded.lacking & (recipe.missing == "drop"))
+    dropped = recipe.missing == "drop"
+    out = off | (encoded.lacking & dropped)
     notes = [*missing_notes(recipe, encoded), *(str(one.message) for one in caught)]
     if encoded.unseen.any():
         rows = counted(int(encoded.unseen.sum()), "row")
         notes.append(f"{rows} with a category that no fitted row has; it counts as none")
     marks = {
         "isolated": isolated,
-        "missing-features": encoded.lacking,
+        "missing-features": encoded.lacking if dropped else encoded.poor,
         "unseen-category": encoded.unseen,
         "non-wear": off,
     }

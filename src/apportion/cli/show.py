@@ -11,34 +11,46 @@ from rich.table import Table
 from apportion._typing import FloatArray
 from apportion.bag_report import BagReport
 from apportion.cli.talk import printable, talk
-from apportion.exceptions import counted
+from apportion.exceptions import counted, plural
 from apportion.labelling import REASONS, Labelled, places_among, reasons_of
+from apportion.views.glossary import Explanations
 
 _MOST_BAGS = 12
 
 
-def show_report(found: Labelled) -> None:
+def show_report(found: Labelled, explain: Explanations) -> None:
     """Print given against assigned rows, by class and by bag, and how many rows have a reason."""
-    report = found.report
     talk.print()
-    talk.print(_by_class(found))
-    show_bags(report, "; --json lists all")
+    talk.print(_by_class(found, explain.bag))
+    _print_lines(explain.lines("confidence", "mass"))
+    show_bags(found.report, explain, "; --json lists all")
     for code, count in reasons_of(found).items():
         talk.print(f"{code}, {counted(count, 'row')}: {REASONS[code]}")
 
 
-def show_bags(report: BagReport, more: str = "") -> None:
+def show_bags(report: BagReport, explain: Explanations, more: str = "") -> None:
     """Print given against assigned rows by bag, and how many are off."""
-    talk.print(_by_bag(report))
+    bag = explain.bag
+    table, terms = _by_bag(report, bag)
+    talk.print(table)
     if len(report.ids) > _MOST_BAGS:
-        talk.print(f"… and {len(report.ids) - _MOST_BAGS:,} more bags{more}")
-    talk.print(f"{report.error():.1%} of the bagged rows are off their bag's totals")
+        talk.print(f"… and {len(report.ids) - _MOST_BAGS:,} more {plural(bag)}{more}")
+    _print_lines(explain.lines(bag, *terms))
+    talk.print(
+        f"{report.error():.1%} of the rows in {plural(bag)} would have to change class for every "
+        f"{bag} to meet its totals"
+    )
 
 
-def _by_class(found: Labelled) -> Table:
-    """Return a line a class."""
+def _print_lines(lines: Sequence[str]) -> None:
+    for line in lines:
+        talk.print(f"  {line}")
+
+
+def _by_class(found: Labelled, bag: str) -> Table:
+    """Return one line per class."""
     report = found.report
-    table = _table("rows by class, in bags", ("class", "given", "assigned", "confidence"))
+    table = _table(f"rows in {plural(bag)}, by class", ("class", "given", "assigned", "confidence"))
     low, high = report.lower.sum(axis=0), report.upper.sum(axis=0)
     counts = report.assigned[report.decode].sum(axis=0)
     place = places_among(found.labels, report.classes)
@@ -49,8 +61,8 @@ def _by_class(found: Labelled) -> Table:
     return table
 
 
-def _by_bag(report: BagReport) -> Table:
-    """Return a line a bag: every class where that fits, else what is off."""
+def _by_bag(report: BagReport, bag: str) -> tuple[Table, list[str]]:
+    """Return one line per bag, every class where that fits, else what is off; and new words."""
     classes = [printable(str(label)) for label in report.classes.tolist()]
     names = [printable(str(bag)) for bag in report.ids[:_MOST_BAGS]]
     counts = report.assigned[report.decode]
@@ -64,15 +76,15 @@ def _by_bag(report: BagReport) -> Table:
     widths = [max(len(line[h]) for line in [classes, *cells]) + 3 for h in range(len(classes))]
     fits = sum(widths) + max(map(len, names)) + 12 <= talk.width
     if fits:
-        table = _table("rows by bag, given → assigned", ("bag", "rows", *classes))
+        table = _table(f"rows by {bag}, given → assigned", (bag, "rows", *classes))
     else:
         table = _table(
-            "rows by bag, off the given totals", ("bag", "rows", "off totals", "farthest off")
+            f"rows by {bag}, off the given totals", (bag, "rows", "off totals", "farthest off")
         )
         cells = [_farthest_off(off, classes) for off in report.difference()]
     for k, name in enumerate(names):
         table.add_row(name, f"{report.sizes[k]:,}", *cells[k])
-    return table
+    return table, [] if fits else ["off totals"]
 
 
 def _farthest_off(off: FloatArray, classes: list[str]) -> list[str]:

@@ -139,11 +139,6 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
-def in_options(note: str) -> str:
-    """Return what the library says in the words of the command line."""
-    return note.replace("some labels in `y`", "some labels (--given)")
-
-
 @contextmanager
 def stages(quiet: bool = False) -> Iterator[None]:
     """Show the stages of long work: bars on a terminal, else a line for each."""

@@ -178,14 +178,17 @@ def _told(
     notes = []
     for mask, words in (
         (silent, "that say nothing are left out"),
-        (found.rounded, f"that miss {whole} by what rounding explains{multiples} are scaled"),
+        (
+            found.rounded,
+            f"that miss {whole} by no more than rounding explains{multiples} are scaled to it",
+        ),
         (found.too_long, f"that exceed {whole} are scaled down to it"),
         (found.uncovered & ~silent, f"that do not cover {whole} are left out"),
         (found.hardly_recorded, "that were recorded to less than 95 % are left out"),
         (part & found.within, "that were recorded in part are known within bounds"),
         (
             part & ~found.within & ~found.hardly_recorded,
-            "that were recorded in part, the part being taken to be like the whole",
+            "that were recorded in part: what was recorded is taken to be like the whole",
         ),
     ):
         if mask.any():

@@ -273,8 +273,8 @@ def _left_over(
     n_loose = int(np.sum((bags < 0) & ~recording.off))
     if n_loose:
         notes.append(
-            f"{n_loose:,} of {recording.n_rows:,} windows are in no bag: no entry that is used "
-            "holds them; they are labelled by their neighbours"
+            f"{n_loose:,} of {recording.n_rows:,} windows belong to no entry that is used: "
+            "similar windows alone decide their labels"
         )
     return notes
 

@@ -188,8 +188,8 @@ def read_recording(
     if chosen["nonwear"] is not None:
         off = marks_of(table, chosen["nonwear"], place)
         notes.append(
-            f"{int(off.sum()):,} of {len(off):,} windows have a true {chosen['nonwear']!r}: they "
-            "are not labelled, and their time counts as not recorded"
+            f"{int(off.sum()):,} of {len(off):,} windows are marked as not worn in "
+            f"{chosen['nonwear']!r}: they are not labelled, and their time counts as not recorded"
         )
     used = {role: column for role, column in chosen.items() if column is not None}
     return Recording(codes, names, starts, ends, absolute, zone, off, seconds, tuple(notes), used)

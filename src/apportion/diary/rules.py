@@ -28,7 +28,8 @@ _WORDS = {
     },
     "uncovered": {
         "unknown": "time that an entry does not cover is a class of its own, 'unknown'",
-        "drop": "an entry that does not cover its period is left out; its rows are in no bag",
+        "drop": "an entry that does not cover its period is left out; similar windows alone decide "
+        "the labels of its windows",
         "scale": "durations are scaled up to cover their period",
     },
     "blank": {
@@ -45,7 +46,8 @@ _WORDS = {
         "bounds": "where a period was recorded in part, a duration is known within bounds: the "
         "rest of it may have fallen into the time that was not recorded",
         "scale": "where a period was recorded in part, that part is taken to be like the whole",
-        "drop": "a period that was recorded to less than 95 % is left out; its rows are in no bag",
+        "drop": "an entry whose period was recorded to less than 95 % is left out; similar windows "
+        "alone decide the labels of its windows",
     },
     "covers": {
         "auto": "an entry accounts for its whole day or period; where most entries recorded in "

@@ -81,8 +81,7 @@ def warn_of_design(layout: Layout) -> Diagnosis:
     )
     if diagnosis.findings:
         warnings.warn(
-            f"{' '.join(diagnosis.findings)} Bags with different proportions would tell them "
-            "apart.",
+            f"{' '.join(diagnosis.findings)} Totals in other proportions would tell them apart.",
             BagDesignWarning,
             stacklevel=users_level(),
         )
@@ -108,8 +107,8 @@ def warn_of_rows(cluster: Cluster, layout: Layout) -> Hanging:
     elif found.weak:
         warnings.warn(
             f"{found.weak:,} of {n:,} rows have almost no similar row, {found.alone:,} of them "
-            "none at all: they keep near their bag's proportions. Look for outliers and unscaled "
-            "features, or use fewer anchors.",
+            "none at all: they stay near the shares of their totals. Look for outliers and "
+            "unscaled features, or use fewer anchors.",
             IsolatedRowsWarning,
             stacklevel=users_level(),
         )
@@ -117,7 +116,7 @@ def warn_of_rows(cluster: Cluster, layout: Layout) -> Hanging:
     if unknown:
         warnings.warn(
             f"{unknown:,} of {n:,} rows are out of reach of any known total: they keep the overall "
-            "class shares. Give their bags totals, or tie rows to more anchors (n_nearest).",
+            "class shares. Give totals for them, or tie rows to more anchors (n_nearest).",
             IsolatedRowsWarning,
             stacklevel=users_level(),
         )

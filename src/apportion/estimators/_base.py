@@ -210,8 +210,8 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         self.diagnosis_ = diagnose_bags(matched)
         if self.diagnosis_.findings:
             warnings.warn(
-                f"{' '.join(self.diagnosis_.findings)} Bags with different proportions, or some "
-                "labels in `y`, would tell them apart.",
+                f"{' '.join(self.diagnosis_.findings)} Totals in other proportions, or some given "
+                "labels, would tell them apart.",
                 BagDesignWarning,
                 stacklevel=users_level(),
             )

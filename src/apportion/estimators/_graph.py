@@ -157,8 +157,8 @@ def warn_of_graph(graph: Graph) -> None:
     if crowded.size:
         warnings.warn(
             f"{crowded.size} of {graph.n_rows_} rows equal all of their nearest neighbours (rows "
-            f"{name_some(crowded)}): distances say little about them. Add features that tell them "
-            "apart, or use more neighbours.",
+            f"{name_some(crowded)}): distances say little about them. Add measurements that tell "
+            "them apart (the time of recording seldom does), or use more neighbours.",
             DuplicateRowsWarning,
             stacklevel=users_level(),
         )
@@ -167,7 +167,7 @@ def warn_of_graph(graph: Graph) -> None:
         alone = int((graph.strengths[weak] == 0).sum())
         warnings.warn(
             f"{weak.size} of {graph.n_rows_} rows have almost no similar row, {alone} of them none "
-            f"at all (rows {name_some(weak)}): they keep near their bag's proportions. Look for "
+            f"at all (rows {name_some(weak)}): they stay near the shares of their totals. Look for "
             "outliers and unscaled features, or use a graph with more neighbours.",
             IsolatedRowsWarning,
             stacklevel=users_level(),
@@ -180,8 +180,8 @@ def warn_of_unsupervised_rows(graph: Graph, bags: Bags) -> None:
     if unknown.size:
         warnings.warn(
             f"{unknown.size} of {bags.n_rows} rows are out of reach of any known total or label "
-            f"(rows {name_some(unknown)}): they keep the overall class shares. Give their bags "
-            "totals, label a row among them, or use a graph with more neighbours.",
+            f"(rows {name_some(unknown)}): they keep the overall class shares. Give totals "
+            "for them, label a row among them, or use a graph with more neighbours.",
             IsolatedRowsWarning,
             stacklevel=users_level(),
         )
@@ -208,8 +208,8 @@ def warn_of_solution(solution: Solution, tol: float) -> None:
         warnings.warn(
             f"The totals admit several labellings: {solution.n_starts} starts ended in different "
             "soft labels of equal energy, and the one with the smoothest labels was kept. More "
-            "bags, totals that differ more between bags, some labels in `y`, or a graph that ties "
-            "separate groups of rows together (more neighbours) would decide.",
+            "totals, totals that differ more, some given labels, or a graph that ties separate "
+            "groups of rows together (more neighbours) would decide.",
             AmbiguousTotalsWarning,
             stacklevel=users_level(),
         )

@@ -2,5 +2,6 @@
 
 from apportion.features.choose import choose_columns
 from apportion.features.recipe import Encoded, Feature, Recipe, learn_recipe
+from apportion.features.when import Clock
 
-__all__ = ["Encoded", "Feature", "Recipe", "choose_columns", "learn_recipe"]
+__all__ = ["Clock", "Encoded", "Feature", "Recipe", "choose_columns", "learn_recipe"]

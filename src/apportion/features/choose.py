@@ -11,6 +11,7 @@ import numpy as np
 
 from apportion.exceptions import FileError
 from apportion.features.cells import can_be_feature, decoded, holds_numbers, is_text
+from apportion.features.when import when_by_name, why_left_out
 from apportion.files.read import no_column
 from apportion.files.values import values_of
 from apportion.tables import plain_name
@@ -48,7 +49,7 @@ def choose_columns(
     """Return the columns to use as features, and why each other column is none.
 
     Ids and times are recognised by name, type and content and are never features; neither is a
-    column whose values are the classes.
+    column whose values are the classes, nor one that is called a weekday or an elapsed time.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ def _no_feature(name: str, cells: Any, classes: set[str], *, named: bool) -> str
         return "an id, by its name"
     if kinds.is_integer(cells.type) and _counts_rows(cells):
         return "an id: it counts the rows"
-    return None
+    return why_left_out(when_by_name(name))
 
 
 def _are_classes(values: Any, classes: set[str]) -> bool:

@@ -44,6 +44,8 @@ class Feature:
         Of a number: what stands in for a missing one, and by what it is shifted and divided.
     levels : tuple of str, or None
         Of a category: its values, one 0/1 number each.
+    present : float
+        The share of the rows it was learnt from whose cell was not missing.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Feature:
     mean: float = 0.0
     scale: float = 1.0
     levels: tuple[str, ...] | None = None
+    present: float = 1.0
 
     @property
     def width(self) -> int:
@@ -63,11 +66,14 @@ class Feature:
         name, levels = feature["name"], feature["levels"]
         middle, mean, scale = (float(feature[key]) for key in ("middle", "mean", "scale"))
         texts = [name] if levels is None else [name, *levels]
+        present = float(feature.get("present", 1.0))
         if not (all(map(math.isfinite, (middle, mean, scale))) and scale > 0):
+            raise ValueError(feature)
+        if not 0 <= present <= 1:
             raise ValueError(feature)
         if (levels is not None and not levels) or not all(isinstance(text, str) for text in texts):
             raise ValueError(feature)
-        return cls(name, middle, mean, scale, None if levels is None else tuple(levels))
+        return cls(name, middle, mean, scale, None if levels is None else tuple(levels), present)
 
 
 @dataclass(frozen=True)
@@ -80,16 +86,19 @@ class Encoded:
         Finite numbers.
     lacking : ndarray of bool, of shape (n_rows,)
         Rows with a missing cell, which a stand-in fills.
+    poor : ndarray of bool, of shape (n_rows,)
+        Rows that have less than half as many features as rows usually have.
     unseen : ndarray of bool, of shape (n_rows,)
         Rows with a category that the recipe does not know, which is 0 for all that it does.
-    n_filled : int
-        Cells that were missing.
+    missing : dict of str to float
+        The share of the rows whose cell is missing, by column.
     """
 
     rows: FloatArray
     lacking: BoolArray
+    poor: BoolArray
     unseen: BoolArray
-    n_filled: int
+    missing: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -144,7 +153,8 @@ class Recipe:
         n, width = table.num_rows, self.width
         kind = np.float32 if n * width > _SINGLE_FROM else np.float64
         rows = np.empty((n, width), dtype=kind)
-        lacking, unseen, n_filled, first = np.zeros(n, bool), np.zeros(n, bool), 0, 0
+        n_present, unseen, first = np.zeros(n, np.intp), np.zeros(n, bool), 0
+        missing: dict[str, float] = {}
         for feature in self.features:
             last = first + feature.width
             if feature.levels is None:
@@ -165,10 +175,12 @@ class Recipe:
                     "no empty cell, as --missing error says",
                     "fill it, or use --missing median or drop",
                 )
-            lacking |= absent
-            n_filled += int(absent.sum())
+            n_present += ~absent
+            missing[feature.name] = float(absent.mean()) if n else 0.0
             first = last
-        return Encoded(rows, lacking, unseen, n_filled)
+        usual = sum(feature.present for feature in self.features)
+        lacking = n_present < len(self.features)
+        return Encoded(rows, lacking, lacking & (2 * n_present < max(usual, 1)), unseen, missing)
 
     def to_json(self) -> dict[str, Any]:
         """Return the recipe as JSON can hold it."""
@@ -223,13 +235,15 @@ def learn_recipe(
     for name in names:
         cells = values_of(table, name)
         if name in categorical or not holds_numbers(cells):
-            levels = levels_of(texts_of(table, name))
+            texts = texts_of(table, name)
+            levels = levels_of(texts)
             if len(levels) < 2:
                 left_out[name] = "the same in every row" if levels else "empty"
             elif len(levels) > _MOST_LEVELS and name not in categorical:
                 left_out[name] = f"{len(levels):,} different texts such as {levels[0]!r}"
             else:
-                features.append(Feature(name, levels=levels))
+                present = float(np.mean(codes_of(texts, levels) != MISSING))
+                features.append(Feature(name, levels=levels, present=present))
             continue
         or_else = f"; if the column holds categories, pass --categorical {name}"
         values = numbers_of(cells, name, place, or_else, delimiter_in(table))
@@ -240,5 +254,6 @@ def learn_recipe(
             continue
         if not scale:
             mean, spread = (mean if abs(mean) > _FAR * spread else 0.0), 1.0
-        features.append(Feature(name, float(np.median(known)), mean, spread))
+        present = known.size / values.size
+        features.append(Feature(name, float(np.median(known)), mean, spread, present=present))
     return Recipe(tuple(features), missing), left_out

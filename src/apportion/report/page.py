@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from itertools import combinations
@@ -18,8 +17,8 @@ from apportion.exceptions import counted, plural
 from apportion.labelling import REASONS
 from apportion.report.contents import Contents, Run
 from apportion.report.document import document_of, shown_bags, window_hours
-from apportion.report.verdict import Verdict, verdict_on
-from apportion.views.glossary import glossary
+from apportion.report.verdict import verdict_on
+from apportion.views.glossary import Explanations
 
 _SCRIPTS = ("tools.js", "days.js", "bags.js", "map.js", "convergence.js", "page.js")
 _LEVELS = {"sound": "Sound", "care": "With care", "doubt": "In doubt"}
@@ -36,12 +35,14 @@ def page_of(contents: Contents, facts: Mapping[str, str]) -> str:
     templates = _environment()
     document = _json(document_of(contents))
     scripts = [_plotly(), "\n".join(_source(templates, name) for name in _SCRIPTS)]
-    verdict, explain = verdict_on(contents), _Explain(contents.bag_word)
+    verdict, explain = verdict_on(contents), Explanations(contents.bag_word)
+    # What a bag is always belongs to the verdict.
+    said = " ".join([contents.bag_word, verdict.sentence, *verdict.concerns])
     return templates.get_template("report.html").render(
         title=contents.title,
         verdict=verdict,
         explain=explain,
-        spoken=explain.spoken(verdict),
+        spoken=explain.used_in(said),
         bag=contents.bag_word,
         bags_word=plural(contents.bag_word),
         levels=_LEVELS,
@@ -64,26 +65,6 @@ def page_of(contents: Contents, facts: Mapping[str, str]) -> str:
         rules=contents.rules,
         notes=contents.notes,
     )
-
-
-class _Explain:
-    """Explains a word where the page first uses it, and only there."""
-
-    def __init__(self, bag: str) -> None:
-        self._bag = bag
-        self._left = glossary(bag)
-
-    def __call__(self, term: str) -> str:
-        """Return a clause in parentheses, or nothing where the word was explained before."""
-        clause = self._left.pop(term, None)
-        return f" ({clause})" if clause else ""
-
-    def spoken(self, verdict: Verdict) -> list[tuple[str, str]]:
-        """Return the words of a verdict, and what they mean; what a bag is always belongs to it."""
-        text = " ".join([self._bag, verdict.sentence, *verdict.concerns])
-        used = set(re.findall(r"\w+", text))
-        terms = [term for term in self._left if used.issuperset(term.split())]
-        return [(term, self._left.pop(term)) for term in terms]
 
 
 def require_tools() -> None:

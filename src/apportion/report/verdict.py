@@ -125,15 +125,12 @@ def _rows(contents: Contents) -> list[str]:
         ("tie", "have a label that only a tie-break decided"),
         ("isolated", "have almost no similar row: look for outliers and unscaled features"),
         ("out-of-reach", "are out of reach of any total or given label"),
-        ("missing-features", "miss a feature, for which a stand-in was used"),
+        ("missing-features", "have less than half of the features that rows usually have"),
     ):
         count = counts.get(code, 0)
         if count > _SOME * n:
             who = "All rows" if count == n else f"{counted(count, 'row')} ({count / n:.0%})"
-            # Where every row lacks something, the columns are to blame, not the rows.
-            columns = code == "missing-features" and count == n
-            hint = ": leave out columns that are mostly empty" if columns else ""
-            found.append(f"{who} {text}{hint}.")
+            found.append(f"{who} {text}.")
     agreement = agreement_of(contents)
     if agreement is not None and agreement.beyond_chance < _LITTLE_AGREEMENT:
         found.append(

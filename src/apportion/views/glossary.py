@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def glossary(bag: str = "bag") -> dict[str, str]:
     """Return what the words mean that an analyst may not know.
@@ -34,3 +36,38 @@ def glossary(bag: str = "bag") -> dict[str, str]:
         "residual": f"the largest error in a total of the soft labels, relative to its {bag}'s "
         "size",
     }
+
+
+class Explanations:
+    """Explains every word of the method where it is first used, and only there.
+
+    Parameters
+    ----------
+    bag : {"bag", "entry"}, default="bag"
+        What a group of rows with known totals is called.
+
+    Examples
+    --------
+    >>> explain = Explanations()
+    >>> explain("confidence"), explain("confidence")
+    (' (the mass of the label that the row got)', '')
+    """
+
+    def __init__(self, bag: str = "bag") -> None:
+        self.bag = bag
+        self._left = glossary(bag)
+
+    def __call__(self, term: str) -> str:
+        """Return a clause in parentheses, or nothing where the word was explained before."""
+        clause = self._left.pop(term, None)
+        return f" ({clause})" if clause else ""
+
+    def used_in(self, text: str) -> list[tuple[str, str]]:
+        """Return the words of a text that were not explained before, and what they mean."""
+        used = set(re.findall(r"\w+", text))
+        terms = [term for term in self._left if used.issuperset(term.split())]
+        return [(term, self._left.pop(term)) for term in terms]
+
+    def lines(self, *terms: str) -> list[str]:
+        """Return what these words mean that were not explained before, one line each."""
+        return [f"{term}: {self._left.pop(term)}" for term in terms if term in self._left]

@@ -1,0 +1,93 @@
+"""The quick start from end to end: label, look, correct 20 windows, label again.
+
+Makes up a week like the demo's and runs the commands of the quick start. The person who corrects
+is played by the truth: the windows with the lowest confidence get the label that is right.
+
+    python benchmarks/quick_start.py [--seed 0] [--windows 20]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from apportion._typing import AnyArray, BoolArray
+from apportion.datasets import make_smart_home
+from apportion.files.read import read_columns
+
+
+def main() -> None:
+    """Print the commands, and how many labels are right before and after the corrections."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="of the made-up week")
+    parser.add_argument("--windows", type=int, default=20, help="how many are corrected")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        home = make_smart_home(7, 3, seed=asked.seed, minutes=5)
+        home.write(folder)
+        apportion(folder, "label windows.csv --diary diary.csv --output labels.csv")
+        labels, confidence = answer(folder / "labels.csv")
+        labelled = np.isfinite(confidence)
+        shown("before", labels == home.reported, labelled)
+
+        corrected = np.argsort(confidence, kind="stable")[: asked.windows]  # NaN comes last
+        wrong = int((labels != home.reported)[corrected].sum())
+        print(
+            f"# the {asked.windows} windows of lowest confidence are looked at: {wrong} are wrong"
+        )
+        write_corrections(folder, corrected, home.reported)
+        again = "label windows.csv --diary diary.csv --given corrected.csv --output labels-2.csv"
+        apportion(folder, again)
+        after, _ = answer(folder / "labels-2.csv")
+        others = labelled.copy()
+        others[corrected] = False
+        shown("after", after == home.reported, labelled)
+        shown("before, windows that were not corrected", labels == home.reported, others)
+        shown("after, windows that were not corrected", after == home.reported, others)
+
+
+def apportion(folder: Path, words: str) -> None:
+    """Show a command, and run it in a folder."""
+    print(f"$ apportion {words}", flush=True)
+    command = [sys.executable, "-m", "apportion", *shlex.split(words), "--quiet"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+
+
+def answer(path: Path) -> tuple[AnyArray, AnyArray]:
+    """Return the labels in a file, and how confident they are, NaN where there is no label."""
+    table = read_columns(path, ["label", "confidence"])
+    labels = [one or None for one in table.column("label").to_pylist()]
+    confidence = [float(one or "nan") for one in table.column("confidence").to_pylist()]
+    return np.array(labels, dtype=object), np.array(confidence)
+
+
+def write_corrections(folder: Path, rows: AnyArray, truth: AnyArray) -> None:
+    """Write the labels again, some of them corrected and marked in a column `given`."""
+    table = read_columns(folder / "labels.csv")
+    labels = np.array(table.column("label").to_pylist(), dtype=object)
+    given = np.full(len(labels), "", dtype=object)
+    labels[rows], given[rows] = truth[rows], "yes"
+    position = table.column_names.index("label")
+    table = table.set_column(position, "label", pa.array(labels.tolist()))
+    table = table.append_column("given", pa.array(given.tolist()))
+    pa.csv.write_csv(table, folder / "corrected.csv")
+
+
+def shown(when: str, right: BoolArray, among: BoolArray) -> None:
+    """Print how many labels are right."""
+    print(f"{when}: {right[among].mean():.1%} of {among.sum():,} labels are right")
+
+
+if __name__ == "__main__":
+    main()
