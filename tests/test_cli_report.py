@@ -417,7 +417,7 @@ def test_a_page_that_could_not_be_written_is_refused_at_once(command, path, code
 
 def test_a_page_must_not_be_another_file_of_the_command(no_work):
     write("rows.html", "x")
-    both = "Two of --output, --model and --report name the same file."
+    both = "Two of --output, --model, --report and --episodes name the same file."
     words = ["label", "rows.csv", *KNOWN, "--model", "a.html", "--report", "./a.html"]
     refused(*words, code=2, says=both)
     refused("label", "rows.csv", *KNOWN, "-o", "a.csv", "--report", "a.csv", code=3)
