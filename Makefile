@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-report picture screenshots demo-cluster benchmark-cluster clean
+.PHONY: demo test check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-report benchmark-startup picture screenshots demo-cluster benchmark-cluster clean
 
 demo: .venv/runtime
 	$(BIN)/apportion demo --force
@@ -54,6 +54,9 @@ benchmark-methods: .venv/dev
 
 benchmark-report: .venv/dev
 	$(BIN)/python benchmarks/report.py $(if $(SPHERE),--sphere $(SPHERE))
+
+benchmark-startup: .venv/dev
+	$(BIN)/python benchmarks/startup.py
 
 picture: .venv/dev
 	$(BIN)/python examples/picture.py docs/images/xor.png

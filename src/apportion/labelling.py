@@ -16,7 +16,7 @@ from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, joined_reports, report_bags
 from apportion.bags import match_bags
 from apportion.decode import Decoding
-from apportion.diagnose import Diagnosis, diagnose_bags
+from apportion.diagnosis import Diagnosis, diagnose_bags
 from apportion.estimators import LPLLP
 from apportion.exceptions import SupervisionError
 from apportion.graph import KNNGraph

@@ -13,7 +13,7 @@ from apportion.cli.inputs import read_inputs
 from apportion.cli.options import KnownOptions, with_groups
 from apportion.cli.summary import as_json
 from apportion.cli.talk import print_out, say, with_exit_codes
-from apportion.diagnose import diagnose as diagnosis_of
+from apportion.diagnosis import diagnose as diagnosis_of
 
 
 @with_exit_codes

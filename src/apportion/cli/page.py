@@ -14,7 +14,7 @@ import numpy as np
 from apportion._typing import AnyArray, IntArray
 from apportion.bag_report import BagReport
 from apportion.cli.inputs import Inputs
-from apportion.diagnose import Diagnosis
+from apportion.diagnosis import Diagnosis
 from apportion.diary.recording import WINDOW_ROLES
 from apportion.diary.table import Table
 from apportion.exceptions import InputError, OutputError

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from apportion._typing import BoolArray, FloatArray, IntArray
-from apportion.diagnose import Diagnosis, diagnose_shares
+from apportion.diagnosis import Diagnosis, diagnose_shares
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.layout import Layout
 from apportion.distributed.part import Part, Point

@@ -27,7 +27,7 @@ from apportion._typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, report_bags
 from apportion.bags import Bags, match_bags
 from apportion.decode import Decoding, quota, threshold
-from apportion.diagnose import Diagnosis, diagnose_bags
+from apportion.diagnosis import Diagnosis, diagnose_bags
 from apportion.exceptions import BagDesignWarning, SupervisionError, users_level
 from apportion.hashing import hash_ranks
 from apportion.metrics import bag_errors, soft
