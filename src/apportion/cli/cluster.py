@@ -15,6 +15,7 @@ from apportion.cli.talk import CommandLineError, log_said, say, stages, with_exi
 from apportion.exceptions import counted
 from apportion.files.sheet import read_sheet
 from apportion.files.totals_table import Unit, read_totals
+from apportion.progress import tell
 
 
 @with_exit_codes
@@ -129,7 +130,9 @@ def cluster(
             warnings.simplefilter("always")
             model.fit(folder, bags=bags, proportions=totals, features=chosen, client=client)
         say([str(one.message) for one in caught], quiet)
-        files = model.to_parquet(output, keep=keep or (), force=force)
+        with stages(quiet):
+            tell("writing labels")
+            files = model.to_parquet(output, keep=keep or (), force=force)
         say(
             [
                 f"{model.n_rows_:,} rows, {counted(len(files), 'partition')}, "

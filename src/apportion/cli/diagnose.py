@@ -12,7 +12,7 @@ import apportion
 from apportion.cli.inputs import read_inputs
 from apportion.cli.options import KnownOptions, with_groups
 from apportion.cli.summary import as_json
-from apportion.cli.talk import print_out, say, with_exit_codes
+from apportion.cli.talk import print_out, say, stages, with_exit_codes
 from apportion.diagnosis import diagnose as diagnosis_of
 
 
@@ -37,7 +37,8 @@ def diagnose(
     Nothing is labelled and no feature is looked at. An information index near 0 means that all bags
     are alike, 1 that every bag holds one class.
     """
-    inputs = read_inputs(readings, known)
+    with stages(quiet):
+        inputs = read_inputs(readings, known)
     say(inputs.rules, quiet, "rules, each an option:")
     say(inputs.notes, quiet)
     found = diagnosis_of(inputs.known.bags, inputs.known.totals, y=inputs.known.given)
