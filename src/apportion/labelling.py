@@ -18,7 +18,7 @@ from apportion.bags import match_bags
 from apportion.decode import Decoding
 from apportion.diagnosis import Diagnosis, diagnose_bags
 from apportion.estimators import LPLLP
-from apportion.exceptions import SupervisionError
+from apportion.exceptions import SupervisionError, message_of
 from apportion.graph import KNNGraph
 from apportion.progress import several_runs
 from apportion.solve import unsupervised_rows
@@ -169,7 +169,7 @@ def label_rows(
             except SupervisionError as error:
                 raise _at_their_rows(error, rows) from None
             prefix = "" if group is None else f"{group}: "
-            notes += [f"{prefix}{note}" for note in told]
+            notes += [message_of(note, prefix) for note in told]
             models[group], fitted_rows[group] = fitted, rows
             labels[rows] = fitted.transduction_
             masses[rows] = fitted.label_distributions_
@@ -346,7 +346,7 @@ class _Part:
             warnings.simplefilter("always")
             model.fit(X, self.given, bags=self.bags, proportions=self.totals)
         approximate = [] if isinstance(model.graph_, KNNGraph) else [model.graph_choice_]
-        return model, [*approximate, *(str(one.message) for one in caught)]
+        return model, [*approximate, *(message_of(one.message) for one in caught)]
 
     def reasons(self, model: LPLLP) -> dict[str, BoolArray]:
         """Return which rows have which reason."""

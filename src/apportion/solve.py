@@ -20,6 +20,7 @@ from scipy.optimize import linprog
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.decode import Quotas
+from apportion.exceptions import Advice
 from apportion.graph import Graph, Propagated, Propagator, propagator, smoothest
 from apportion.graph.propagate import Metric, beyond
 from apportion.multipliers import Groups
@@ -63,17 +64,16 @@ class Status(Enum):
 
     CONVERGED = "converged: a further step changes nothing and all masses are kept"
     SETTLED = "stopped early, as asked: the labels have settled, the soft labels not converged"
-    MAX_ITER = (
-        "not converged: the iterations ran out. Raise max_iter, or tol if the labels are good "
-        "enough"
+    MAX_ITER = Advice(
+        "not converged: the iterations ran out.",
+        "Raise {max_iter}, or {tol} if the labels are good enough",
     )
-    INFEASIBLE = (
-        "not converged: the projection does not meet every bag's masses. Use projection='nearest', "
-        "or metric='euclidean' if the rows' degrees differ by many orders of magnitude"
+    INFEASIBLE = Advice(
+        "not converged: the projection does not meet every bag's masses.", "{meet_totals}"
     )
-    STALLED = (
-        "not converged: rounding stops the descent before tol is reached. Raise tol, or look for "
-        "rows of very different degree"
+    STALLED = Advice(
+        "not converged: rounding stops the descent before the tolerance is reached.",
+        "Raise {tol}, or look for rows of very different degree",
     )
 
 

@@ -13,6 +13,7 @@ import apportion
 from apportion.cli.answer import answer_table, kept_columns, refuse_inputs, write_answer
 from apportion.cli.inputs import Inputs, id_column, learn_features, read_inputs, require_ids
 from apportion.cli.known import NONWEAR
+from apportion.cli.method import check_method, estimator_of
 from apportion.cli.options import (
     FeatureOptions,
     KnownOptions,
@@ -31,7 +32,6 @@ from apportion.cli.talk import (
     stages,
     with_exit_codes,
 )
-from apportion.estimators import LPLLP
 from apportion.exceptions import SupervisionError, counted
 from apportion.features import Encoded, Recipe
 from apportion.files.labels import require_ending
@@ -190,8 +190,7 @@ def _check_options(
         raise CommandLineError("--labels-only says how --model FILE is saved: name the file.")
     if model is not None and known.graphs == "each":
         raise CommandLineError("--model saves one model: use --graphs one.")
-    if not 0 < method.alpha < 1:
-        raise CommandLineError(f"--alpha must be above 0 and below 1. Got {method.alpha:g}.")
+    check_method(method)
 
 
 def _check_outputs(
@@ -221,7 +220,7 @@ def _label(inputs: Inputs, recipe: Recipe, method: MethodOptions) -> tuple[Label
     known, notes = inputs.known, missing_notes(recipe, encoded)
     if recipe.missing == "drop":
         known = replace(known, left_out={**known.left_out, "missing-features": encoded.lacking})
-    estimator = LPLLP(method.graph, method.alpha, decode=method.decode, random_state=method.seed)
+    estimator = estimator_of(method)
     try:
         found = label_rows(encoded.rows, known, estimator, {"missing-features": encoded.lacking})
     except SupervisionError as error:

@@ -23,7 +23,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from apportion.exceptions import OutputError
+from apportion.exceptions import Advice, OutputError
 from apportion.progress import listening
 
 BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, OUR_FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
@@ -147,9 +147,25 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
+OPTIONS = {
+    "max_iter": "--max-iter",
+    "tol": "--tol",
+    "alpha": "--alpha",
+    "n_probes": "--probes",
+    "n_neighbors": "--neighbors",
+    "n_nearest": "--nearest",
+    "n_anchors": "--anchors",
+    "labels": "some labels (--given)",
+    "meet_totals": "Look for rows that are far from all others, and leave them out",
+    "exact_search": "Scale the features alike (--scale).",
+    "mean_map": "Scale the features alike (--scale), or take another --prior.",
+}
+"""What the library's advice names, in words of the command line: see `exceptions.PARAMETERS`."""
+
+
 def in_options(note: str) -> str:
     """Return what the library says in the words of the command line."""
-    return note.replace("some labels in `y`", "some labels (--given)")
+    return note.rendered(OPTIONS) if isinstance(note, Advice) else note
 
 
 @contextmanager
