@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-report benchmark-diaries picture screenshots demo-cluster benchmark-cluster clean
+.PHONY: demo test check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-report benchmark-diaries benchmark-startup picture screenshots demo-cluster benchmark-cluster clean
 
 demo: .venv/runtime
 	$(BIN)/apportion demo --force
@@ -57,6 +57,9 @@ benchmark-report: .venv/dev
 
 benchmark-diaries: .venv/dev
 	$(BIN)/python benchmarks/part_recorded.py
+
+benchmark-startup: .venv/dev
+	$(BIN)/python benchmarks/startup.py
 
 picture: .venv/dev
 	$(BIN)/python examples/picture.py docs/images/xor.png

@@ -166,7 +166,7 @@ class Stages:
     def __init__(self) -> None:
         self._begun: list[tuple[str, float]] = []
 
-    def __call__(self, stage: str, done: float | None) -> None:
+    def __call__(self, stage: str, done: float | None, detail: str = "") -> None:
         """Hear of a stage."""
         if not self._begun or self._begun[-1][0] != stage:
             self._begun.append((stage, time.perf_counter()))

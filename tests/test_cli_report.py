@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from contextlib import chdir
 from html import unescape
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -32,7 +33,7 @@ from command_line import (
     write,
 )
 
-page_module = sys.modules["apportion.report.page"]
+page_module = import_module("apportion.report.page")
 
 DIARY = "participant,date,sleep,out\np1,2024-03-04,8,16\np1,2024-03-05,6,18\n"
 BOTH = f"{DIARY}p2,2024-03-04,8,16\np2,2024-03-05,6,18\n"
@@ -390,7 +391,7 @@ def no_work(monkeypatch):
     """Fail where a file is read: an output that cannot be written is refused before."""
     for module in ("apportion.cli.label", "apportion.cli.report"):
         monkeypatch.setattr(
-            sys.modules[module], "read_inputs", lambda *_: pytest.fail("work was done")
+            import_module(module), "read_inputs", lambda *_: pytest.fail("work was done")
         )
 
 

@@ -369,7 +369,7 @@ def test_a_worker_killed_while_labels_are_refined_changes_no_label(two_workers, 
     two_workers.wait_for_workers(2, timeout=30)
     killed = []
 
-    def kill(stage, done):
+    def kill(stage, done, detail):
         if stage == "refining" and not killed:
             killed.append(min(two_workers.run(os.getpid).values()))
             os.kill(killed[0], signal.SIGKILL)

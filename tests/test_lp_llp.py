@@ -333,3 +333,17 @@ def test_totals_of_several_answers_are_not_left_early():
     assert early.solution_.unique == whole.solution_.unique
     if not whole.solution_.unique:
         np.testing.assert_array_equal(early.transduction_, whole.transduction_)
+
+
+def test_probes_that_were_not_tried_are_said(monkeypatch):
+    """Two groups of rows far apart in one bag, and probes that may take hardly an iteration."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) + 1e3 * (np.arange(60) % 2)[:, None]
+    known = {"bags": np.arange(60) // 2 % 3, "proportions": np.array([0.3, 0.5, 0.7])}
+    monkeypatch.setattr("apportion.solve._SHARE_OF_FIRST", -1.0)
+    monkeypatch.setattr("apportion.solve._FEW_ITERATIONS", 2)
+    words = r"is not known: the comparison stopped after 0 of 1 random starts.*Raise n_probes"
+    with pytest.warns(AmbiguousTotalsWarning, match=words):
+        model = LPLLP("knn", n_probes=1, refine=False, random_state=0).fit(X, **known)
+    assert model.solution_.unique is None
+    assert model.solution_.probes_left == 1

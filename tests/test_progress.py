@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from apportion import LPLLP, RBFGraph, Totals
 from apportion.graph import anchor, neighbours
-from apportion.progress import listening, tell, told
+from apportion.labelling import Supervision, label_rows
+from apportion.progress import listening, several_runs, tell, told
 
 
 def some_bags(n=400, seed=0):
@@ -25,7 +26,7 @@ def some_bags(n=400, seed=0):
 
 def heard_from(work):
     heard = []
-    with listening(lambda stage, done: heard.append((stage, done))):
+    with listening(lambda stage, done, detail: heard.append((stage, done))):
         work()
     return heard
 
@@ -47,9 +48,9 @@ def test_the_share_of_items_is_told_after_each():
 
 def test_the_inner_listener_hears_and_then_the_outer_one_again():
     outer, inner = [], []
-    with listening(lambda stage, done: outer.append(stage)):
+    with listening(lambda stage, done, detail: outer.append(stage)):
         tell("one")
-        with listening(lambda stage, done: inner.append(stage)):
+        with listening(lambda stage, done, detail: inner.append(stage)):
             tell("two")
         tell("three")
     tell("four")
@@ -57,11 +58,11 @@ def test_the_inner_listener_hears_and_then_the_outer_one_again():
 
 
 def test_what_a_listener_raises_goes_through_and_the_one_before_listens_again():
-    def refuse(stage, done):
+    def refuse(stage, done, detail):
         raise KeyboardInterrupt(stage)
 
     heard = []
-    with listening(lambda stage, done: heard.append(stage)):
+    with listening(lambda stage, done, detail: heard.append(stage)):
         with pytest.raises(KeyboardInterrupt, match="one"), listening(refuse):
             tell("one")
         tell("two")
@@ -131,7 +132,7 @@ def test_any_tolerance_can_be_approached(tol):
 
 
 def test_a_listener_can_end_a_fit():
-    def stop(stage, done):
+    def stop(stage, done, detail):
         if stage == "propagating":
             raise KeyboardInterrupt
 
@@ -141,3 +142,148 @@ def test_a_listener_can_end_a_fit():
         model.fit(X, **given)
     with pytest.raises(NotFittedError):
         check_is_fitted(model)
+
+
+# Several runs as one job
+
+
+def reports_of(work):
+    """Return all that was reported: stage, share and detail."""
+    reports = []
+    with listening(lambda *report: reports.append(report)):
+        work()
+    return reports
+
+
+def rises(reports, stage):
+    """Return the shares that were reported of a stage, which is one, and whose share never falls.
+
+    A stage that comes again after another would look as if it began again.
+    """
+    assert [name for name, _ in groupby(reports, lambda one: one[0])].count(stage) == 1
+    shares = [done for name, done, _ in reports if name == stage and done is not None]
+    assert shares == sorted(shares)
+    assert 0.0 <= shares[0] <= shares[-1] <= 1.0
+    return shares
+
+
+def details(reports):
+    return [detail for detail, _ in groupby(one[2] for one in reports)]
+
+
+def islands(n=60, seed=0):
+    """Return rows in two groups far apart, in one bag: any share may lie on either."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)) + 1e3 * (np.arange(n) % 2)[:, None]
+    return X, {"bags": [0] * n, "proportions": {0: {"a": 0.5, "b": 0.5}}}
+
+
+def test_jobs_may_be_nested():
+    def work():
+        with several_runs("labelling", "participant", 2) as next_person:
+            for _ in range(2):
+                next_person()
+                tell("searching", 1.0)
+                with several_runs("propagating", "start", 2, at_most=True) as next_start:
+                    for _ in range(2):
+                        next_start()
+                        tell("propagating", 0.0)
+                        tell("propagating", 1.0)
+
+    reports = reports_of(work)
+    assert {stage for stage, _, _ in reports} == {"labelling"}
+    shares = [done for _, done, _ in reports]
+    assert shares == [0.0, 0.0, 0.25, 0.25, 0.5, 0.5, 0.5, 0.75, 0.75, 1.0]
+    assert details(reports)[1] == "participant 1 of 2, propagating, start 1 of at most 2"
+
+
+@pytest.mark.filterwarnings("ignore:The totals admit several")
+def test_probes_of_several_answers_are_one_job():
+    X, known = islands()
+    model = LPLLP("knn", n_probes=4, refine=False, random_state=0)
+    reports = reports_of(lambda: model.fit(X, **known))
+    assert model.solution_.n_starts == 5
+    assert len(set(rises(reports, "propagating"))) > 5
+    assert [one for one in details(reports) if one] == [
+        f"start {number} of at most 5" for number in range(1, 6)
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:The totals")
+def test_the_graphs_of_a_grid_are_one_job():
+    X, known = some_bags(60)
+    reports = reports_of(lambda: LPLLP(RBFGraph([0.01, 0.1, 1.0])).fit(X, **known))
+    rises(reports, "propagating")
+    assert any("graph 4 of at most 4" in detail for detail in details(reports))
+
+
+def test_labels_that_are_refined_from_random_starts_do_not_begin_again():
+    """Soft labels near the refined ones are found last, and that has a name of its own."""
+    X = np.array([[0.0, 0.0], [0.0, 9.0], [9.0, 0.0], [9.0, 9.0]]).repeat(10, axis=0)
+    X += np.random.default_rng(0).normal(size=X.shape)
+    y = np.array([0, 1, 1, 0]).repeat(10)
+    bags = np.random.default_rng(1).integers(0, 3, len(y))
+    known = {"bags": bags, "proportions": Totals.from_labels(y, bags)}
+    reports = reports_of(lambda: LPLLP(RBFGraph(0.05), random_state=0).fit(X, **known))
+    rises(reports, "propagating")
+    assert reports[-1] == ("propagating again, near the refined labels", 1.0, "")
+
+
+def test_participants_are_one_job():
+    X, known = some_bags(120)
+    people = np.array(["p1", "p2", "p3"], dtype=object)[known["bags"] % 3]
+    bags = known["bags"].astype(object)
+    supervision = Supervision(bags, known["proportions"], None, people, {})
+    reports = reports_of(lambda: label_rows(X, supervision, LPLLP(random_state=0)))
+    assert {stage for stage, _, _ in reports} == {"labelling"}
+    assert rises(reports, "labelling")[-1] == 1.0
+    firsts = [detail.split(",")[0] for detail in details(reports)]
+    assert [one for one, _ in groupby(firsts)] == [f"participant {i} of 3" for i in (1, 2, 3)]
+
+
+# What the command line shows
+
+
+def test_lines_say_how_far_a_job_is_and_how_long_it_will_take(monkeypatch):
+    console = pytest.importorskip("apportion.cli.talk")
+    printed = []
+    monkeypatch.setattr(console.talk, "print", printed.append)
+    now = [0.0]
+    lines = console._Lines(clock=lambda: now[0])
+    lines("reading", None)
+    now[0] = 5.0
+    lines("propagating", 0.0, "start 1 of at most 9")
+    now[0] = 65.0
+    lines("propagating", 0.25, "start 3 of at most 9")
+    assert printed == ["    5.0 s  propagating, start 1 of at most 9"]
+    assert lines.state() == "propagating, start 3 of at most 9: 25%, about 3 min left"
+
+
+def test_a_line_is_printed_also_when_nothing_is_reported(monkeypatch):
+    console = pytest.importorskip("apportion.cli.talk")
+    lines, enough = [], threading.Event()
+
+    def note(line):
+        lines.append(line)
+        if sum(one.endswith(" s  factorising") for one in lines) == 3:
+            enough.set()
+
+    monkeypatch.setattr(console.talk, "print", note)
+    monkeypatch.setattr(console, "_AT_LEAST_EVERY", 0.0)
+    with console.stages():
+        tell("factorising")
+        assert enough.wait(timeout=60)
+    assert not any(one.name.endswith("(_keep_up)") for one in threading.enumerate())
+
+
+def test_a_bar_goes_on_within_a_job():
+    console = pytest.importorskip("apportion.cli.talk")
+    with console._bars() as bars:
+        show = console._Bars(bars)
+        show("propagating", 0.1, "start 1 of at most 9")
+        show("propagating", 0.2, "start 2 of at most 9")
+        (task,) = bars.tasks
+        assert (task.description, task.completed) == ("propagating, start 2 of at most 9", 0.2)
+        show("decoding", None)
+        (task,) = bars.tasks
+        assert (task.description, task.total) == ("decoding", None)

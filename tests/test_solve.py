@@ -22,6 +22,7 @@ from apportion.solve import (
     Problem,
     Settings,
     Status,
+    descend_with_momentum,
     may_be_ambiguous,
     solve,
     stands_alone,
@@ -170,6 +171,46 @@ def test_several_answers_are_noticed_and_the_smoothest_kept():
     labels = np.argmax(solution.F, axis=1)
     assert set(labels[:4].tolist()) != set(labels[4:].tolist())
     assert solve(graph, bags, Settings(n_probes=0)).unique is None
+
+
+def counted_probes(monkeypatch, few, n_probes):
+    """Return the solution of two uneven islands, and the iterations of every run."""
+    W = np.random.default_rng(0).random((40, 40))
+    W[:20, 20:] = W[20:, :20] = 0.0
+    bags = match_bags(40, bags=np.arange(40) // 4 % 5, proportions=np.linspace(0.3, 0.7, 5))
+    runs = []
+
+    def counted(*args, descend=descend_with_momentum):
+        runs.append(descend(*args))
+        return runs[-1]
+
+    monkeypatch.setattr(solve_module, "descend_with_momentum", counted)
+    monkeypatch.setattr(solve_module, "_FEW_ITERATIONS", few)
+    graph = PrecomputedGraph().fit(W + W.T)
+    solution = solve(graph, bags, Settings(n_probes=n_probes), rng=np.random.default_rng(0))
+    return solution, [run.n_iter for run in runs]
+
+
+def test_probes_take_no_more_iterations_than_they_may(monkeypatch):
+    whole, iterations = counted_probes(monkeypatch, 1000, n_probes=8)
+    assert (whole.unique, whole.n_probes, whole.probes_left) == (False, 8, 0)
+    assert len(iterations) == 9
+    budget = max(3 * iterations[0], iterations[1] + iterations[2] + 2)
+    assert budget < sum(iterations[1:])
+    cut, fewer = counted_probes(monkeypatch, budget, n_probes=8)
+    assert sum(fewer[1:]) == budget
+    assert (cut.unique, cut.n_probes) == (False, len(fewer) - 2)
+    assert cut.probes_left == 8 - cut.n_probes
+    assert cut.n_starts == 1 + cut.n_probes
+
+
+def test_where_no_probe_comes_to_an_end_uniqueness_is_not_known(monkeypatch):
+    alone, _ = counted_probes(monkeypatch, 0, n_probes=0)
+    monkeypatch.setattr(solve_module, "_SHARE_OF_FIRST", -1.0)
+    cut, iterations = counted_probes(monkeypatch, 3, n_probes=1)
+    assert iterations[1:] == [3]
+    assert (cut.unique, cut.n_starts, cut.n_probes, cut.probes_left) == (None, 1, 0, 1)
+    np.testing.assert_array_equal(cut.F, alone.F)
 
 
 def test_one_answer_needs_no_probe():

@@ -4,38 +4,40 @@ from apportion import _signals as _signals  # before all that takes a second to 
 
 # isort: split
 
-from importlib.metadata import version
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from apportion.bag_report import BagReport
-from apportion.diagnose import Diagnosis, diagnose
-from apportion.estimators import (
-    EMLLP,
-    LPLLP,
-    InvCal,
-    LabelPropagation,
-    MeanMap,
-    PropSVM,
-    WeightedKNN,
-)
-from apportion.exceptions import (
-    AmbiguousTotalsWarning,
-    BagDesignWarning,
-    DiaryError,
-    DuplicateRowsWarning,
-    FileError,
-    InputError,
-    IsolatedRowsWarning,
-    MissedNeighboursWarning,
-    OutputError,
-    SavedModelError,
-    SupervisionError,
-)
-from apportion.graph import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
-from apportion.parquet import read_rows
-from apportion.report import write_report
-from apportion.totals import Totals
+if TYPE_CHECKING:
+    from apportion.bag_report import BagReport
+    from apportion.diagnosis import Diagnosis, diagnose
+    from apportion.estimators import (
+        EMLLP,
+        LPLLP,
+        InvCal,
+        LabelPropagation,
+        MeanMap,
+        PropSVM,
+        WeightedKNN,
+    )
+    from apportion.exceptions import (
+        AmbiguousTotalsWarning,
+        BagDesignWarning,
+        DiaryError,
+        DuplicateRowsWarning,
+        FileError,
+        InputError,
+        IsolatedRowsWarning,
+        MissedNeighboursWarning,
+        OutputError,
+        SavedModelError,
+        SupervisionError,
+    )
+    from apportion.graph import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
+    from apportion.parquet import read_rows
+    from apportion.report import write_report
+    from apportion.totals import Totals
 
-__version__ = version("apportion")
+    __version__: str
 
 __all__ = [
     "EMLLP",
@@ -68,3 +70,50 @@ __all__ = [
     "read_rows",
     "write_report",
 ]
+
+# Names are imported when they are first used (PEP 562): scikit-learn alone takes a CPU-second to
+# load, which a command such as `apportion --help` must not wait for. No submodule may be called
+# like a public name: importing it would put the module in the place of that name.
+_DEFINED_IN = {
+    "bag_report": "BagReport",
+    "diagnosis": "Diagnosis diagnose",
+    "estimators": "EMLLP LPLLP InvCal LabelPropagation MeanMap PropSVM WeightedKNN",
+    "exceptions": "AmbiguousTotalsWarning BagDesignWarning DiaryError DuplicateRowsWarning "
+    "FileError InputError IsolatedRowsWarning MissedNeighboursWarning OutputError SavedModelError "
+    "SupervisionError",
+    "graph": "AnchorGraph KNNGraph PrecomputedGraph RBFGraph",
+    "parquet": "read_rows",
+    "report": "write_report",
+    "totals": "Totals",
+}
+_MODULE_OF = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}
+_PUBLIC_MODULES = (
+    "datasets",
+    "estimators",
+    "exceptions",
+    "graph",
+    "metrics",
+    "model_selection",
+    "plots",
+    "report",
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name or module, imported at its first use."""
+    if name in _MODULE_OF:
+        value = getattr(import_module(f"apportion.{_MODULE_OF[name]}"), name)
+    elif name == "__version__":
+        from importlib.metadata import version
+
+        value = version("apportion")
+    elif name in _PUBLIC_MODULES:
+        value = import_module(f"apportion.{name}")
+    else:
+        raise AttributeError(f"module 'apportion' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PUBLIC_MODULES})

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -32,6 +33,22 @@ def end_at_once() -> None:
 def stop_cleanly() -> None:
     """Let signals raise `Stopped`, so that what is half written is removed."""
     _handle(_NAMES, _stop)
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Let signals end the process within the block, where they would raise `Stopped`.
+
+    For imports: an exception raised in the middle of one may come out as another.
+    """
+    if signal.getsignal(signal.SIGINT) is not _stop:
+        yield
+        return
+    _handle(_NAMES, _end)
+    try:
+        yield
+    finally:
+        stop_cleanly()
 
 
 def say_stopped(code: object) -> None:

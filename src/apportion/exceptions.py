@@ -5,9 +5,71 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
+
+PARAMETERS = {
+    "max_iter": "max_iter",
+    "tol": "tol",
+    "alpha": "alpha",
+    "n_probes": "n_probes",
+    "n_neighbors": "n_neighbors of KNNGraph",
+    "n_nearest": "n_nearest",
+    "n_anchors": "n_anchors",
+    "labels": "some labels in `y`",
+    "meet_totals": "Use projection='nearest', or metric='euclidean' if the rows' degrees differ by "
+    "many orders of magnitude",
+    "mean_map": "Standardise the features, raise max_iter or lower C.",
+    "exact_search": "Use KNNGraph(recall=1), or rescale the features.",
+}
+"""What the remedies of `Advice` name, in words of Python. The command line has its own words."""
+
+
+class Advice(str):
+    """A message whose remedy names parameters, for whoever has other names for them.
+
+    As text it speaks of Python parameters; the command line renders it with its options.
+
+    Parameters
+    ----------
+    facts : str
+        What is the case.
+    remedy : str
+        What to do about it, with names of `PARAMETERS` in braces.
+
+    Examples
+    --------
+    >>> message = Advice("The iterations ran out.", "Raise {max_iter}.")
+    >>> print(message)
+    The iterations ran out. Raise max_iter.
+    >>> print(message.rendered({"max_iter": "--max-iter"}))
+    The iterations ran out. Raise --max-iter.
+    """
+
+    facts: str
+    remedy: str
+
+    def __new__(cls, facts: str, remedy: str) -> Advice:
+        """Return the text in words of Python, with its parts kept."""
+        self = super().__new__(cls, f"{facts} {remedy.format_map(PARAMETERS)}")
+        self.facts, self.remedy = facts, remedy
+        return self
+
+    def __reduce__(self) -> tuple[type[Advice], tuple[str, str]]:
+        return Advice, (self.facts, self.remedy)
+
+    def rendered(self, names: Mapping[str, str]) -> str:
+        """Return the text with other names of parameters."""
+        return f"{self.facts} {self.remedy.format_map(names)}"
+
+
+def message_of(warning: Warning | str, prefix: str = "") -> str:
+    """Return what a warning says, after a prefix; advice remains advice."""
+    text = warning.args[0] if isinstance(warning, Warning) and warning.args else warning
+    if isinstance(text, Advice):
+        return Advice(f"{prefix}{text.facts}", text.remedy)
+    return f"{prefix}{text}"
 
 
 class InputError(ValueError):

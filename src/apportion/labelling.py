@@ -16,10 +16,11 @@ from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, joined_reports, report_bags
 from apportion.bags import match_bags
 from apportion.decode import Decoding
-from apportion.diagnose import Diagnosis, diagnose_bags
+from apportion.diagnosis import Diagnosis, diagnose_bags
 from apportion.estimators import LPLLP
-from apportion.exceptions import SupervisionError
+from apportion.exceptions import SupervisionError, message_of
 from apportion.graph import KNNGraph
+from apportion.progress import several_runs
 from apportion.solve import unsupervised_rows
 from apportion.tables import is_missing
 from apportion.totals import Totals
@@ -162,22 +163,25 @@ def label_rows(
     notes: list[str] = []
     if out.any() and known.totals.unit == "mass":
         known = replace(known, totals=_shares_of(known.totals, known.bags))
-    for group, rows in _groups(known.groups, ~out):
-        part = _Part(known, rows)
-        if not part.has_supervision:
-            marked["no-totals"][rows] = True
-            continue
-        try:
-            fitted, told = part.fit(clone(model), X[rows] if len(rows) < n else X)
-        except SupervisionError as error:
-            raise _at_their_rows(error, rows) from None
-        prefix = "" if group is None else f"{group}: "
-        notes += [f"{prefix}{note}" for note in told]
-        models[group], fitted_rows[group] = fitted, rows
-        labels[rows] = fitted.transduction_
-        masses[rows] = fitted.label_distributions_
-        for code, found in part.reasons(fitted).items():
-            marked[code][rows[found]] = True
+    groups = _groups(known.groups, ~out)
+    with several_runs("labelling", "participant", len(groups)) as next_run:
+        for group, rows in groups:
+            next_run()
+            part = _Part(known, rows)
+            if not part.has_supervision:
+                marked["no-totals"][rows] = True
+                continue
+            try:
+                fitted, told = part.fit(clone(model), X[rows] if len(rows) < n else X)
+            except SupervisionError as error:
+                raise _at_their_rows(error, rows) from None
+            prefix = "" if group is None else f"{group}: "
+            notes += [message_of(note, prefix) for note in told]
+            models[group], fitted_rows[group] = fitted, rows
+            labels[rows] = fitted.transduction_
+            masses[rows] = fitted.label_distributions_
+            for code, found in part.reasons(fitted).items():
+                marked[code][rows[found]] = True
     if not models:
         raise SupervisionError(
             "the rows",
@@ -366,7 +370,7 @@ class _Part:
             warnings.simplefilter("always")
             model.fit(X, self.given, bags=self.bags, proportions=self.totals)
         approximate = [] if isinstance(model.graph_, KNNGraph) else [model.graph_choice_]
-        return model, [*approximate, *(str(one.message) for one in caught)]
+        return model, [*approximate, *(message_of(one.message) for one in caught)]
 
     def reasons(self, model: LPLLP) -> dict[str, BoolArray]:
         """Return which rows have which reason."""

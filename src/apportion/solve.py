@@ -20,10 +20,11 @@ from scipy.optimize import linprog
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bags import Bags
 from apportion.decode import Quotas
+from apportion.exceptions import Advice
 from apportion.graph import Graph, Propagated, Propagator, propagator, smoothest
 from apportion.graph.propagate import Metric, beyond
 from apportion.multipliers import Groups
-from apportion.progress import tell
+from apportion.progress import PROPAGATING, several_runs, tell
 from apportion.project import MassProjection, Method
 from apportion.threads import blockwise, total
 
@@ -37,7 +38,12 @@ _ZERO = 1e-9
 _ROOM = 1e-5
 _LARGEST_PROGRAM = 20_000
 
-_PROPAGATING = "propagating"
+_FEW_ITERATIONS = 1000
+_SHARE_OF_FIRST = 0.25
+"""All probes together may take as many iterations as the first run and this share of it for each
+probe, 3 times the first run with 8 probes; and a few whatever the first run took, because it may
+have begun near its end. The first probe decides whether the answer is unique, and takes about as
+long as the first run did; the others only look for a smoother one of several answers."""
 
 _LOOK_EVERY = 5
 _QUIET_LOOKS = 2
@@ -58,17 +64,16 @@ class Status(Enum):
 
     CONVERGED = "converged: a further step changes nothing and all masses are kept"
     SETTLED = "stopped early, as asked: the labels have settled, the soft labels not converged"
-    MAX_ITER = (
-        "not converged: the iterations ran out. Raise max_iter, or tol if the labels are good "
-        "enough"
+    MAX_ITER = Advice(
+        "not converged: the iterations ran out.",
+        "Raise {max_iter}, or {tol} if the labels are good enough",
     )
-    INFEASIBLE = (
-        "not converged: the projection does not meet every bag's masses. Use projection='nearest', "
-        "or metric='euclidean' if the rows' degrees differ by many orders of magnitude"
+    INFEASIBLE = Advice(
+        "not converged: the projection does not meet every bag's masses.", "{meet_totals}"
     )
-    STALLED = (
-        "not converged: rounding stops the descent before tol is reached. Raise tol, or look for "
-        "rows of very different degree"
+    STALLED = Advice(
+        "not converged: rounding stops the descent before the tolerance is reached.",
+        "Raise {tol}, or look for rows of very different degree",
     )
 
 
@@ -96,6 +101,10 @@ class Solution:
         Whether the minimiser is unique; None when it was not asked.
     n_starts : int
         Converged runs that were compared.
+    n_probes : int
+        Random starts that were tried.
+    probes_left : int
+        Random starts that were not tried to the end, because the first ones took too long.
     """
 
     F: FloatArray
@@ -107,6 +116,8 @@ class Solution:
     propagation_residual: float = 0.0
     unique: bool | None = None
     n_starts: int = 1
+    n_probes: int = 0
+    probes_left: int = 0
 
     @property
     def converged(self) -> bool:
@@ -252,8 +263,8 @@ def _never(columns: FloatArray) -> bool:
     return False
 
 
-class _Approach:
-    """Tells how far a run has come on its way to the stationarity that is enough.
+class Approach:
+    """Reports how far a run has come on its way to the stationarity that is enough.
 
     The way is measured in digits, from the first stationarity on; a step back does not count.
     """
@@ -262,16 +273,16 @@ class _Approach:
         self._enough = max(enough, _DRIFT)  # where tol is 0, rounding is the end
         self._first = 0.0
         self._done = 0.0
-        tell(_PROPAGATING, self._done)
+        tell(PROPAGATING, self._done)
 
     def __call__(self, stationarity: float) -> None:
-        """Tell how far the run is that has come to this stationarity."""
+        """Report how far the run is that has come to this stationarity."""
         here = max(stationarity, self._enough)
         self._first = self._first or here
         way = math.log(self._first / self._enough)
         share = math.log(self._first / here) / way if way > 0 else 1.0
         self._done = max(share, self._done)
-        tell(_PROPAGATING, self._done)
+        tell(PROPAGATING, self._done)
 
 
 def descend_plainly(
@@ -286,7 +297,7 @@ def descend_plainly(
     energies = [problem.energy(F, PF)]
     step = 1.0 if problem.steepest < 2.0 else 1.0 / problem.steepest
     enough = problem.enough(tol)
-    approach = _Approach(enough)
+    approach = Approach(enough)
     status = Status.MAX_ITER
     for _ in range(max_iter):
         moved = problem.project(problem.descended(F, PF, step))
@@ -320,7 +331,7 @@ def descend_with_momentum(
     size = problem.norm(F)
     rounding = 1e-12 * size**2
     enough = problem.enough(tol)
-    approach = _Approach(enough)
+    approach = Approach(enough)
     Y, PY = F, PF
     t = 1.0
     status = Status.MAX_ITER
@@ -397,7 +408,7 @@ def solve(
     rng : Generator, optional
         Draws the starts of probes.
     """
-    tell(_PROPAGATING)
+    tell(PROPAGATING)
     settings = settings or Settings()
     prior = bags.prior() if prior is None else prior
     if graph.locality is not None:
@@ -422,17 +433,23 @@ def solve(
     descend = descend_with_momentum if momentum else descend_plainly
 
     ranks = np.arange(bags.n_rows) if ranks is None else ranks
-    early = settings.stop == "settled" and not may_be_ambiguous(graph, bags)
+    ambiguous = may_be_ambiguous(graph, bags)
+    early = settings.stop == "settled" and not ambiguous
     decode = Quotas(bags, ranks) if early else None
 
-    def run(point: FloatArray) -> Solution:
-        settled = _never if decode is None else Settling(problem, decode)
-        return descend(problem, project.to_columns(point), settings.tol, settings.max_iter, settled)
+    probed = ambiguous and not (literal or settings.prior_weight > 0)
+    n_probes = settings.n_probes if probed else 0
+    with several_runs(PROPAGATING, "start", 1 + n_probes, at_most=True) as next_run:
 
-    solution = run(prior if start is None else start)
-    if not literal:
-        solution = _probe(solution, run, problem, graph, bags, settings, ranks, rng)
-    return solution
+        def run(point: FloatArray, max_iter: int) -> Solution:
+            next_run()
+            settled = _never if decode is None else Settling(problem, decode)
+            return descend(problem, project.to_columns(point), settings.tol, max_iter, settled)
+
+        solution = run(prior if start is None else start, settings.max_iter)
+        if probed:
+            return _probe(solution, run, problem, graph, bags, settings, ranks, rng)
+    return solution if literal else replace(solution, unique=True)
 
 
 def _solve_arranged(
@@ -589,7 +606,7 @@ def _only_zero(
 
 def _probe(
     first: Solution,
-    run: Callable[[FloatArray], Solution],
+    run: Callable[[FloatArray, int], Solution],
     problem: Problem,
     graph: Graph,
     bags: Bags,
@@ -600,31 +617,44 @@ def _probe(
     """Ask whether another start ends elsewhere; if so, keep the smoothest of several ends.
 
     Only converged runs are compared, by the smoothness of their quota labels, never by labels.
+    When the probes' iterations are spent, those that were not tried are counted in `probes_left`.
     """
-    if settings.prior_weight > 0 or not may_be_ambiguous(graph, bags):
-        return replace(first, unique=True)
     if first.converged and stands_alone(first.F, graph, bags):
         return replace(first, unique=True)
     if settings.n_probes == 0 or not first.converged:
         return first
     rng = np.random.default_rng(0) if rng is None else rng
     unknown = unsupervised_rows(graph, bags)
+    share = 1.0 + _SHARE_OF_FIRST * settings.n_probes
+    budget = max(int(share * first.n_iter), _FEW_ITERATIONS)
     ends = [first]
-    for _ in range(settings.n_probes):
+    probes_left = 0
+    for number in range(1, settings.n_probes + 1):
         point = _random_start(problem, bags, ranks, rng)
-        end = run(np.where(unknown[:, None], bags.prior(), point))
-        if not end.converged:
-            continue
-        ends.append(end)
-        if len(ends) == 2 and _same(first, end, problem, settings.tol):
-            return replace(first, unique=True, n_starts=2)
+        start = np.where(unknown[:, None], bags.prior(), point)
+        end = run(start, min(settings.max_iter, budget))
+        budget -= end.n_iter
+        if end.converged:
+            ends.append(end)
+            if len(ends) == 2 and _same(first, end, problem, settings.tol):
+                return replace(first, unique=True, n_starts=2, n_probes=number)
+        if budget <= 0:
+            probes_left = settings.n_probes - number + (not end.converged)
+            break
+    first = replace(first, n_probes=settings.n_probes - probes_left, probes_left=probes_left)
     if len(ends) == 1:
         return first
     decode = Quotas(bags, ranks)
     labels = [decode(end.F).labels for end in ends]
     smoothness = [graph.label_smoothness(codes, bags.n_classes) for codes in labels]
     best = ends[smoothest(smoothness)[0]]
-    return replace(best, unique=False, n_starts=len(ends))
+    return replace(
+        best,
+        unique=False,
+        n_starts=len(ends),
+        n_probes=first.n_probes,
+        probes_left=first.probes_left,
+    )
 
 
 def _same(a: Solution, b: Solution, problem: Problem, tol: float) -> bool:

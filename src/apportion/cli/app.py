@@ -4,21 +4,58 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 import apportion
-from apportion.cli.cluster import cluster
-from apportion.cli.demo import demo
-from apportion.cli.diagnose import diagnose
-from apportion.cli.label import label
-from apportion.cli.predict import predict
-from apportion.cli.report import report
-from apportion.cli.reproduce import reproduce
+from apportion._signals import ending_at_once
 from apportion.cli.talk import print_out, with_exit_codes
-from apportion.cli.windows import windows
+
+COMMANDS = {
+    "label": "Label every row of READINGS from its bags' totals or from a diary.",
+    "diagnose": "Show which classes the totals, or the diary, of READINGS can and cannot tell "
+    "apart.",
+    "predict": "Label the new rows of READINGS by the fitted rows of MODEL that resemble them.",
+    "report": "Write the report of labels that are in a file already.",
+    "windows": "Turn the EVENTS of sensors into windows that 'apportion label' can read.",
+    "cluster": "Label the rows of a FOLDER of Parquet files on a Dask cluster.",
+    "demo": "Make up a week of people in a smart home and label it from their diaries.",
+    "reproduce": "Regenerate the paper's tables and figures, with the printed figures beside ours.",
+}
+"""The commands that are imported when they are asked for, and the first line of their help.
+
+Command NAME is the function NAME of the module `apportion.cli.NAME`. The line is repeated here
+because `apportion --help` shows it without importing numpy, scikit-learn or pyarrow.
+"""
+
+
+class _LazyGroup(TyperGroup):
+    """Import a command once its name has been read from the command line."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, _imported(name) if name in COMMANDS else command, rest
+
+
+def _imported(name: str) -> Any:
+    with ending_at_once():
+        function = getattr(import_module(f"apportion.cli.{name}"), name)
+    single = typer.Typer(add_completion=False)
+    single.command(name, help=_help(function))(function)
+    return typer.main.get_command(single)
+
+
+def _help(command: Callable[..., None]) -> str:
+    """Return a command's docstring with one line per paragraph, for Typer to wrap."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
 
 app = typer.Typer(
+    cls=_LazyGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,11 +79,9 @@ def version() -> None:
     print_out(apportion.__version__)
 
 
-def _help(command: Callable[..., None]) -> str:
-    """Return a command's docstring with one line a paragraph, for Typer to wrap."""
-    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+def _only_listed() -> None:
+    """Stand for a command in the list of all; `_LazyGroup` runs the real one."""
 
 
-for command in (label, diagnose, predict, report, windows, cluster, demo, reproduce):
-    app.command(help=_help(command))(command)
+for name, first_line in COMMANDS.items():
+    app.command(name, help=first_line)(_only_listed)

@@ -11,10 +11,18 @@ import typer
 
 from apportion.cli.inputs import feature_notes
 from apportion.cli.show import show_bags
-from apportion.cli.talk import CommandLineError, log_said, say, stages, with_exit_codes
-from apportion.exceptions import counted
+from apportion.cli.talk import (
+    CommandLineError,
+    in_options,
+    log_said,
+    say,
+    stages,
+    with_exit_codes,
+)
+from apportion.exceptions import counted, message_of
 from apportion.files.sheet import read_sheet
 from apportion.files.totals_table import Unit, read_totals
+from apportion.progress import tell
 from apportion.views.glossary import Explanations
 
 
@@ -86,10 +94,17 @@ def cluster(
     anchors: Annotated[
         int | None, typer.Option(min=1, help="Number of anchors; by the number of rows.")
     ] = None,
+    nearest: Annotated[
+        int, typer.Option(min=1, help="Nearest anchors that every row is tied to.")
+    ] = 5,
     alpha: Annotated[float, typer.Option(help="How far labels travel, between 0 and 1.")] = 0.5,
     refine: Annotated[
         bool, typer.Option("--refine/--no-refine", help="Let neighbours agree more.")
     ] = True,
+    max_iter: Annotated[int, typer.Option(min=1, help="The most iterations.")] = 2000,
+    tol: Annotated[
+        float, typer.Option(min=0.0, help="How exact soft labels are; larger is faster.")
+    ] = 1e-8,
     force: Annotated[
         bool, typer.Option("--force", help="Replace labels that are there, all of them.")
     ] = False,
@@ -120,7 +135,15 @@ def cluster(
     rows = f"{rows} in {counted(len(footers), 'file')}"
     say(feature_notes(str(folder), rows, chosen, left_out, "numbers"), quiet)
     n_anchors = "auto" if anchors is None else anchors
-    model = LPLLP(n_anchors, alpha=alpha, refine=refine, checkpoint=checkpoint)
+    model = LPLLP(
+        n_anchors,
+        nearest,
+        alpha,
+        refine=refine,
+        tol=tol,
+        max_iter=max_iter,
+        checkpoint=checkpoint,
+    )
     with started(scheduler, workers) as (client, where):
         # What goes wrong is said by what is raised, in one paragraph.
         for name in ("distributed", "distributed.client"):
@@ -129,14 +152,16 @@ def cluster(
         with stages(quiet), log_said(quiet), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model.fit(folder, bags=bags, proportions=totals, features=chosen, client=client)
-        say([str(one.message) for one in caught], quiet)
-        files = model.to_parquet(output, keep=keep or (), force=force)
+        say([in_options(message_of(one.message)) for one in caught], quiet)
+        with stages(quiet):
+            tell("writing labels")
+            files = model.to_parquet(output, keep=keep or (), force=force)
         say(
             [
                 f"{model.n_rows_:,} rows, {counted(len(files), 'partition')}, "
                 f"{counted(model.n_spanning_, 'bag')} in several of them; "
                 f"{counted(model.n_iter_, 'iteration')}, {model.n_requests_:,} requests of "
-                f"{model.bytes_per_request_:,} bytes: {model.status_.value}"
+                f"{model.bytes_per_request_:,} bytes: {in_options(model.status_.value)}"
             ],
             quiet,
         )

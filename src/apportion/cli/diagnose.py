@@ -12,9 +12,9 @@ import apportion
 from apportion.cli.inputs import read_inputs
 from apportion.cli.options import KnownOptions, with_groups
 from apportion.cli.summary import as_json
-from apportion.cli.talk import print_out, say, with_exit_codes
-from apportion.diagnose import Diagnosis
-from apportion.diagnose import diagnose as diagnosis_of
+from apportion.cli.talk import print_out, say, stages, with_exit_codes
+from apportion.diagnosis import Diagnosis
+from apportion.diagnosis import diagnose as diagnosis_of
 from apportion.views.glossary import Explanations
 
 
@@ -39,7 +39,8 @@ def diagnose(
     Nothing is labelled and no feature is looked at. An information index near 0 means that all
     bags, or the diary's entries, are alike; 1 that each of them holds one class only.
     """
-    inputs = read_inputs(readings, known)
+    with stages(quiet):
+        inputs = read_inputs(readings, known)
     explain = Explanations(inputs.bag_word)
     say(explain.lines(inputs.bag_word), quiet or json)
     say(inputs.rules, quiet, "rules, each an option:")

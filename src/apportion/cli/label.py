@@ -28,6 +28,7 @@ from apportion.cli.inputs import (
     times_of,
 )
 from apportion.cli.known import NONWEAR
+from apportion.cli.method import check_method, estimator_of
 from apportion.cli.options import (
     FeatureOptions,
     KnownOptions,
@@ -40,12 +41,12 @@ from apportion.cli.show import show_report
 from apportion.cli.summary import as_json, summary_of, with_summary
 from apportion.cli.talk import (
     CommandLineError,
+    in_options,
     print_out,
     say,
     stages,
     with_exit_codes,
 )
-from apportion.estimators import LPLLP
 from apportion.exceptions import FileError, SupervisionError, counted, name_some
 from apportion.features import Encoded, Recipe
 from apportion.files.labels import require_ending, write_table
@@ -61,7 +62,6 @@ _OFTEN = 0.05
 """Columns that are missing in a larger share of the rows than this are named."""
 
 _MOST_NAMED = 8
-_HELP = "labels that you know of single rows (--given), some of each class, help most"
 _IN_NOTES = ("information index", "stationarity", "residual", "energy")
 
 
@@ -251,8 +251,7 @@ def _check_options(
         raise CommandLineError("--labels-only says how --model FILE is saved: name the file.")
     if model is not None and known.graphs == "each":
         raise CommandLineError("--model saves one model: use --graphs one.")
-    if not 0 < method.alpha < 1:
-        raise CommandLineError(f"--alpha must be above 0 and below 1. Got {method.alpha:g}.")
+    check_method(method)
 
 
 def _check_outputs(
@@ -290,15 +289,14 @@ def _label(
     if recipe.missing == "drop":
         marked = encoded.lacking
         known = replace(known, left_out={**known.left_out, "missing-features": marked})
-    estimator = LPLLP(method.graph, method.alpha, decode=method.decode, random_state=method.seed)
+    estimator = estimator_of(method)
     try:
         marks = {"missing-features": marked}
         found = label_rows(encoded.rows, known, estimator, marks, abstain_below)
     except SupervisionError as error:
         raise renumbered(error, inputs.place) from None
-    unclear = any(model.diagnosis_.findings for model in found.models.values())
     uncertain = uncertain_notes(found, abstain_below)
-    return found, [*notes, *found.notes, *[_HELP] * unclear, *uncertain]
+    return found, [*notes, *map(in_options, found.notes), *uncertain]
 
 
 def uncertain_notes(found: Answer, abstain_below: float | None) -> list[str]:

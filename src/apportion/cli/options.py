@@ -309,4 +309,35 @@ class MethodOptions:
             "quota keeps every bag's totals; threshold takes every row's most likely class.",
         ),
     ] = "quota"
+    neighbors: Annotated[
+        int | None,
+        _option(
+            _METHOD,
+            "Nearest rows that every row is tied to, 10 if not given; with --graph auto or knn.",
+            min=1,
+        ),
+    ] = None
+    prior: Annotated[
+        Literal["meanmap", "invcal"] | None,
+        _option(
+            _METHOD,
+            "Method that is fitted first; soft labels keep near its own. None if not given.",
+        ),
+    ] = None
+    prior_weight: Annotated[
+        float | None,
+        _option(_METHOD, "How near they keep to it. 0.1 with --prior if not given.", min=0.0),
+    ] = None
+    probes: Annotated[
+        int,
+        _option(
+            _METHOD,
+            "The most random starts to compare where totals may admit several answers.",
+            min=0,
+        ),
+    ] = 8
+    max_iter: Annotated[int, _option(_METHOD, "The most iterations of a run.", min=1)] = 2000
+    tol: Annotated[
+        float, _option(_METHOD, "How exact soft labels are; larger is faster.", min=0.0)
+    ] = 1e-8
     seed: Annotated[int, _option(_METHOD, "Seed of random starts.", min=0, max=2**32 - 1)] = 0

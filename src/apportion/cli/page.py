@@ -14,11 +14,12 @@ import numpy as np
 from apportion._typing import AnyArray, IntArray
 from apportion.bag_report import BagReport
 from apportion.cli.inputs import Inputs, times_of
-from apportion.diagnose import Diagnosis
+from apportion.cli.method import run_in_options
+from apportion.diagnosis import Diagnosis
 from apportion.exceptions import OutputError
 from apportion.labelling import Answer, Labelled
 from apportion.report import Contents, Run, require_tools
-from apportion.report.contents import maps_of, name_of, run_of
+from apportion.report.contents import maps_of, name_of
 from apportion.tables import plain_name
 from apportion.views.rows_map import RowsMap
 
@@ -55,7 +56,7 @@ def contents_of_fit(
         found,
         found.report,
         {name_of(group): model.diagnosis_ for group, model in found.models.items()},
-        {name_of(group): run_of(model) for group, model in found.models.items()},
+        {name_of(group): run_in_options(model) for group, model in found.models.items()},
         inputs,
         maps=maps,
         no_map=no_map,

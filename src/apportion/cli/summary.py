@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import apportion
+from apportion.cli.method import run_in_options
 from apportion.exceptions import FileError
 from apportion.files.text import require_file
 from apportion.labelling import Answer, Labelled, kept_and_uncertain, reasons_of
 from apportion.report import Run
-from apportion.report.contents import run_of
 
 _KEY = b"apportion"
 _ALL = "all"
@@ -77,7 +77,7 @@ def summary_of(
         ],
         "models": {
             _ALL if group is None else str(group): {
-                **asdict(run_of(model)),
+                **asdict(run_in_options(model)),
                 "iterations": model.n_iter_,
                 "information_index": model.diagnosis_.index,
             }

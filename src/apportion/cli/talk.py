@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,9 +14,16 @@ from typing import Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from apportion.exceptions import OutputError
+from apportion.exceptions import Advice, OutputError
 from apportion.progress import listening
 
 BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, OUR_FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
@@ -139,16 +147,38 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
+OPTIONS = {
+    "max_iter": "--max-iter",
+    "tol": "--tol",
+    "alpha": "--alpha",
+    "n_probes": "--probes",
+    "n_neighbors": "--neighbors",
+    "n_nearest": "--nearest",
+    "n_anchors": "--anchors",
+    "labels": "some labels (--given)",
+    "meet_totals": "Look for rows that are far from all others, and leave them out",
+    "exact_search": "Scale the features alike (--scale).",
+    "mean_map": "Scale the features alike (--scale), or take another --prior.",
+}
+"""What the library's advice names, in words of the command line: see `exceptions.PARAMETERS`."""
+
+
+def in_options(note: str) -> str:
+    """Return what the library says in the words of the command line."""
+    return note.rendered(OPTIONS) if isinstance(note, Advice) else note
+
+
 @contextmanager
 def stages(quiet: bool = False) -> Iterator[None]:
-    """Show the stages of long work: bars on a terminal, else a line for each."""
+    """Show the progress of long work: bars on a terminal, else lines."""
     if quiet:
         yield
     elif talk.is_terminal:
         with _bars() as bars, listening(_Bars(bars)):
             yield
     else:
-        with listening(_Lines()):
+        lines = _Lines()
+        with lines.kept_up(), listening(lines):
             yield
 
 
@@ -158,8 +188,11 @@ def _bars() -> Progress:
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(compact=True),
         console=talk,
         transient=True,
+        speed_estimate_period=3600.0,
     )
 
 
@@ -171,26 +204,91 @@ class _Bars:
         self._stage: str | None = None
         self._task: Any = None
 
-    def __call__(self, stage: str, done: float | None) -> None:
-        """Hear of progress."""
+    def __call__(self, stage: str, done: float | None, detail: str = "") -> None:
+        """Take note of progress."""
+        words = _joined(stage, detail)
         if stage != self._stage:
             if self._task is not None:
                 self._bars.remove_task(self._task)
-            self._stage, self._task = stage, self._bars.add_task(stage, total=None)
+            self._stage, self._task = stage, self._bars.add_task(words, total=None)
+        self._bars.update(self._task, description=words)
         if done is not None:
             self._bars.update(self._task, total=1.0, completed=done)
 
 
+_AT_LEAST_EVERY = 30.0
+"""Seconds after which a further line is printed, whether or not there was progress."""
+
+
 class _Lines:
-    """A line for every stage that begins later than a second after the first."""
+    """A line for every stage that begins later than a second after the first, and one every 30 s.
 
-    def __init__(self) -> None:
-        self._stage: str | None = None
-        self._since = time.monotonic()
+    Lines between stages come from a thread of their own: a stage may report nothing for long.
+    """
 
-    def __call__(self, stage: str, done: float | None) -> None:
-        """Hear of progress."""
-        seconds = time.monotonic() - self._since
-        if stage != self._stage and seconds >= 1.0:
-            talk.print(f"{seconds:7.1f} s  {stage}")
-        self._stage = stage
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun = self._stage_begun = self._printed = clock()
+        self._now: tuple[str, float | None, str] = ("working", None, "")
+        self._over = threading.Event()
+
+    def __call__(self, stage: str, done: float | None, detail: str = "") -> None:
+        """Take note of progress."""
+        before, self._now = self._now[0], (stage, done, detail)
+        if stage == before:
+            return
+        self._stage_begun = self._clock()
+        if self._stage_begun - self._begun >= 1.0:
+            self._print(_joined(stage, detail))
+
+    @contextmanager
+    def kept_up(self) -> Iterator[None]:
+        """Print the stage under way every 30 s, until the end of the block."""
+        thread = threading.Thread(target=self._keep_up, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _keep_up(self) -> None:
+        while not self._over.wait(max(self._printed + _AT_LEAST_EVERY - self._clock(), 0.0)):
+            if self._clock() - self._printed >= _AT_LEAST_EVERY:
+                self._print(self.state())
+
+    def state(self) -> str:
+        """Return the stage under way, and how far it is, in words."""
+        stage, done, detail = self._now
+        words = _joined(stage, detail)
+        if done is None:
+            return words
+        return f"{words}: {done:.0%}{_time_left(self._clock() - self._stage_begun, done)}"
+
+    def _print(self, words: str) -> None:
+        self._printed = self._clock()
+        talk.print(f"{self._printed - self._begun:7.1f} s  {printable(words)}")
+
+
+def _joined(stage: str, detail: str) -> str:
+    return f"{stage}, {detail}" if detail else stage
+
+
+def _time_left(seconds: float, done: float) -> str:
+    """Return how long the rest will take if it goes on as it did, in words; empty if unknown.
+
+    Examples
+    --------
+    >>> _time_left(60.0, 0.25)
+    ', about 3 min left'
+    """
+    if not 0.0 < done < 1.0:
+        return ""
+    left = seconds * (1.0 - done) / done
+    return f", about {_span(left)} left"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

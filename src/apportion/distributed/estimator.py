@@ -36,7 +36,7 @@ from apportion.distributed.output import (
 )
 from apportion.distributed.partitions import Partitions, partitions_of
 from apportion.estimators import lp_llp
-from apportion.exceptions import users_level
+from apportion.exceptions import Advice, users_level
 from apportion.files.write import Outputs, require_writable
 from apportion.graph import AnchorGraph
 from apportion.graph.anchor import usual_scales
@@ -287,8 +287,11 @@ class LPLLP(BaseEstimator):
         )
         self._found, self._source, self._cluster = found, source, cluster
         if found.status is not Status.CONVERGED:
+            status = found.status.value
             warnings.warn(
-                f"LP-LLP {found.status.value} (after {self.n_iter_} iterations).",
+                Advice(
+                    f"LP-LLP {status.facts}", f"{status.remedy} (after {self.n_iter_} iterations)."
+                ),
                 ConvergenceWarning,
                 stacklevel=users_level(),
             )

@@ -10,7 +10,7 @@ import numpy as np
 
 from apportion._typing import FloatArray, IntArray
 from apportion.decode import round_to_counts
-from apportion.diagnose import Diagnosis
+from apportion.diagnosis import Diagnosis
 from apportion.distributed.bag_sums import OfBags
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.decode import Cuts

@@ -24,8 +24,7 @@ from apportion.distributed.part import Point
 from apportion.distributed.steps import Sums, added, answered
 from apportion.exceptions import InputError
 from apportion.graph.propagate import Cholesky
-from apportion.progress import tell
-from apportion.solve import Status
+from apportion.solve import Approach, Status
 
 _TIGHT, _LOOSE, _SHARE = 1e-12, 1e-6, 1e-3
 """How far bags across partitions may be off their masses, relative to their size: a share of the
@@ -137,6 +136,7 @@ class Loop:
         enough = tol * state.size
         if state.leap <= enough:
             return state, self._converged(state)
+        approach = Approach(tol)
         here, before = self.cluster.send(state.point), self.cluster.send(state.point_before)
         while len(state.energies) <= max_iter:
             Y = state.here + state.momentum * (state.here - state.before)
@@ -169,7 +169,7 @@ class Loop:
             state.slack, state.leap, state.residual = slack, leap, moved.residual
             before, here = here, moved.sent
             passed(state)
-            self._tell(state.leap, state.size, tol)
+            approach(state.leap / state.size)
             if state.leap <= enough:
                 return state, self._converged(state)
         return state, Status.MAX_ITER
@@ -228,11 +228,6 @@ class Loop:
 
     def _square(self, sums: Sums) -> float:
         return sums.square if self.weight == 1.0 else sums.square + sums.others
-
-    def _tell(self, leap: float, size: float, tol: float) -> None:
-        way = math.log(1.0 / max(tol, 1e-16))
-        done = math.log(size / max(leap, tol * size, 1e-300)) / way
-        tell("propagating", min(max(done, 0.0), 1.0))
 
 
 def _bytes(value: Any) -> int:

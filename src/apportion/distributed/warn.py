@@ -9,11 +9,12 @@ import numpy as np
 from scipy import sparse
 
 from apportion._typing import BoolArray, FloatArray, IntArray
-from apportion.diagnose import Diagnosis, diagnose_shares
+from apportion.diagnosis import Diagnosis, diagnose_shares
 from apportion.distributed.cluster import Cluster
 from apportion.distributed.layout import Layout
 from apportion.distributed.part import Part, Point
 from apportion.exceptions import (
+    Advice,
     AmbiguousTotalsWarning,
     BagDesignWarning,
     DuplicateRowsWarning,
@@ -99,24 +100,31 @@ def warn_of_rows(cluster: Cluster, layout: Layout) -> Hanging:
     n = layout.n_rows
     if len(layout.anchors) == 1 and n > 1:
         warnings.warn(
-            f"All {n:,} rows are tied to one anchor: nothing tells them apart. Add features, or "
-            "use more anchors.",
+            Advice(
+                f"All {n:,} rows are tied to one anchor: nothing tells them apart.",
+                "Add features of the signal, not of the time, or raise {n_anchors}.",
+            ),
             DuplicateRowsWarning,
             stacklevel=users_level(),
         )
     elif found.weak:
         warnings.warn(
-            f"{found.weak:,} of {n:,} rows have almost no similar row, {found.alone:,} of them "
-            "none at all: they stay near the shares of their totals. Look for outliers and "
-            "unscaled features, or use fewer anchors.",
+            Advice(
+                f"{found.weak:,} of {n:,} rows have almost no similar row, {found.alone:,} of them "
+                "none at all: they stay near the shares of their totals.",
+                "Look for outliers and unscaled features, or lower {n_anchors}.",
+            ),
             IsolatedRowsWarning,
             stacklevel=users_level(),
         )
     unknown = int((found.bagged.sum(axis=0) + found.loose)[~_reached(layout, found)].sum())
     if unknown:
         warnings.warn(
-            f"{unknown:,} of {n:,} rows are out of reach of any known total: they keep the overall "
-            "class shares. Give totals for them, or tie rows to more anchors (n_nearest).",
+            Advice(
+                f"{unknown:,} of {n:,} rows are out of reach of any known total: they keep the "
+                "overall class shares.",
+                "Give totals for them, or tie rows to more anchors (raise {n_nearest}).",
+            ),
             IsolatedRowsWarning,
             stacklevel=users_level(),
         )
@@ -130,8 +138,11 @@ def warn_of_answers(
     found = hanging.reach
     if not hanging.countable:
         warnings.warn(
-            "Whether the totals admit several labellings was not asked: similar rows form too many "
-            "groups that no similarity ties together. Tie rows to more anchors (n_nearest).",
+            Advice(
+                "Whether the totals admit several labellings was not asked: similar rows form too "
+                "many groups that no similarity ties together.",
+                "Tie rows to more anchors (raise {n_nearest}).",
+            ),
             AmbiguousTotalsWarning,
             stacklevel=users_level(),
         )
@@ -150,10 +161,12 @@ def warn_of_answers(
     if no_room(rooms.least, ~reached, counts, above, below):
         return True
     warnings.warn(
-        "The totals may admit several labellings: similar rows form "
-        f"{counted(len(reached), 'group')} that the totals leave room to shift. More bags, or "
-        "totals that differ more between bags, would decide; so would more ties between rows "
-        "(n_nearest).",
+        Advice(
+            "The totals may admit several labellings: similar rows form "
+            f"{counted(len(reached), 'group')} that the totals leave room to shift.",
+            "More bags, or totals that differ more between bags, would decide; so would more ties "
+            "between rows (raise {n_nearest}).",
+        ),
         AmbiguousTotalsWarning,
         stacklevel=users_level(),
     )

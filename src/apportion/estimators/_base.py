@@ -27,8 +27,8 @@ from apportion._typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, report_bags
 from apportion.bags import Bags, match_bags
 from apportion.decode import Decoding, quota, threshold
-from apportion.diagnose import Diagnosis, diagnose_bags
-from apportion.exceptions import BagDesignWarning, SupervisionError, users_level
+from apportion.diagnosis import Diagnosis, diagnose_bags
+from apportion.exceptions import Advice, BagDesignWarning, SupervisionError, users_level
 from apportion.hashing import hash_ranks
 from apportion.metrics import bag_errors, soft
 from apportion.project import reconcile
@@ -210,8 +210,10 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         self.diagnosis_ = diagnose_bags(matched)
         if self.diagnosis_.findings:
             warnings.warn(
-                f"{' '.join(self.diagnosis_.findings)} Totals in other proportions, or some given "
-                "labels, would tell them apart.",
+                Advice(
+                    " ".join(self.diagnosis_.findings),
+                    "Totals in other proportions, or {labels}, would tell them apart.",
+                ),
                 BagDesignWarning,
                 stacklevel=users_level(),
             )

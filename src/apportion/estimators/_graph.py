@@ -17,6 +17,7 @@ from apportion.bags import Bags
 from apportion.decode import Decoding
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import (
+    Advice,
     AmbiguousTotalsWarning,
     DuplicateRowsWarning,
     IsolatedRowsWarning,
@@ -145,32 +146,31 @@ class GraphClassifier(BagClassifier):
 def warn_of_graph(graph: Graph) -> None:
     """Warn of rows that are hardly tied to any other, and of rows that equal too many others."""
     if isinstance(graph, KNNGraph) and graph.recall_ < graph.recall:
-        warnings.warn(
+        _warn(
+            MissedNeighboursWarning,
             f"The search finds {graph.recall_:.1%} of the true neighbours of a sample, less than "
             f"the {graph.recall:.1%} asked for: groups of rows are too tight, for their distance "
-            "from each other, for single precision. Use KNNGraph(recall=1), or rescale the "
-            "features.",
-            MissedNeighboursWarning,
-            stacklevel=users_level(),
+            "from each other, for single precision.",
+            "{exact_search}",
         )
     crowded = graph.crowded_rows()
     if crowded.size:
-        warnings.warn(
-            f"{crowded.size} of {graph.n_rows_} rows equal all of their nearest neighbours (rows "
-            f"{name_some(crowded)}): distances say little about them. Add measurements that tell "
-            "them apart (the time of recording seldom does), or use more neighbours.",
+        _warn(
             DuplicateRowsWarning,
-            stacklevel=users_level(),
+            f"{crowded.size} of {graph.n_rows_} rows equal all of their nearest neighbours (rows "
+            f"{name_some(crowded)}): distances say little about them.",
+            "Add measurements that tell them apart (the time of recording seldom does), or use "
+            "more neighbours ({n_neighbors}).",
         )
     weak = graph.weak_rows()
     if weak.size and graph.n_rows_ > 1:
         alone = int((graph.strengths[weak] == 0).sum())
-        warnings.warn(
-            f"{weak.size} of {graph.n_rows_} rows have almost no similar row, {alone} of them none "
-            f"at all (rows {name_some(weak)}): they stay near the shares of their totals. Look for "
-            "outliers and unscaled features, or use a graph with more neighbours.",
+        _warn(
             IsolatedRowsWarning,
-            stacklevel=users_level(),
+            f"{weak.size} of {graph.n_rows_} rows have almost no similar row, {alone} of them none "
+            f"at all (rows {name_some(weak)}): they stay near the shares of their totals.",
+            "Look for outliers and unscaled features, or use a graph with more neighbours "
+            "({n_neighbors}).",
         )
 
 
@@ -178,38 +178,55 @@ def warn_of_unsupervised_rows(graph: Graph, bags: Bags) -> None:
     """Warn of rows that no label and no known total reaches."""
     unknown = np.flatnonzero(unsupervised_rows(graph, bags))
     if unknown.size:
-        warnings.warn(
-            f"{unknown.size} of {bags.n_rows} rows are out of reach of any known total or label "
-            f"(rows {name_some(unknown)}): they keep the overall class shares. Give totals "
-            "for them, label a row among them, or use a graph with more neighbours.",
+        _warn(
             IsolatedRowsWarning,
-            stacklevel=users_level(),
+            f"{unknown.size} of {bags.n_rows} rows are out of reach of any known total or label "
+            f"(rows {name_some(unknown)}): they keep the overall class shares.",
+            "Give totals for them, label a row among them, or use a graph with more neighbours "
+            "({n_neighbors}).",
         )
 
 
 def warn_of_solution(solution: Solution, tol: float) -> None:
     """Warn of a run that did not converge, and of totals that admit several answers."""
     if not solution.as_asked:
-        warnings.warn(
-            f"LP-LLP {solution.status.value} (after {solution.n_iter} iterations: stationarity "
+        status = solution.status.value
+        _warn(
+            ConvergenceWarning,
+            f"LP-LLP {status.facts}",
+            f"{status.remedy} (after {solution.n_iter} iterations: stationarity "
             f"{solution.stationarity:.1e}, constraint residual {solution.residual:.1e}, "
             f"tol {tol:g}).",
-            ConvergenceWarning,
-            stacklevel=users_level(),
         )
     if solution.propagation_residual > 1e-6:
-        warnings.warn(
-            f"Propagation was solved only to a relative residual of "
-            f"{solution.propagation_residual:.1e}: soft labels are that inexact. Lower alpha.",
+        _warn(
             ConvergenceWarning,
-            stacklevel=users_level(),
+            f"Propagation was solved only to a relative residual of "
+            f"{solution.propagation_residual:.1e}: soft labels are that inexact.",
+            "Lower {alpha}.",
         )
+    asked = solution.n_probes + solution.probes_left
+    stopped = (
+        f"the comparison stopped after {solution.n_probes} of {asked} random starts, because they "
+        "took much longer than the first run"
+    )
     if solution.unique is False:
-        warnings.warn(
-            f"The totals admit several labellings: {solution.n_starts} starts ended in different "
-            "soft labels of equal energy, and the one with the smoothest labels was kept. More "
-            "totals, totals that differ more, some given labels, or a graph that ties separate "
-            "groups of rows together (more neighbours) would decide.",
+        also = f" ({stopped})" if solution.probes_left else ""
+        _warn(
             AmbiguousTotalsWarning,
-            stacklevel=users_level(),
+            f"The totals admit several labellings: {solution.n_starts} starts ended in different "
+            f"soft labels of equal energy, and the one with the smoothest labels was kept{also}.",
+            "More totals, totals that differ more, {labels}, or a graph that ties "
+            "separate groups of rows together (more neighbours: {n_neighbors}) would decide.",
         )
+    elif solution.probes_left:
+        _warn(
+            AmbiguousTotalsWarning,
+            f"Whether the totals admit several labellings is not known: {stopped}.",
+            "Raise {n_probes} to let them take longer, or {tol} to let every run end sooner; with "
+            "{n_probes} 0 nothing is compared.",
+        )
+
+
+def _warn(category: type[Warning], facts: str, remedy: str) -> None:
+    warnings.warn(Advice(facts, remedy), category, stacklevel=users_level())

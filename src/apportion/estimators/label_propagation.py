@@ -10,7 +10,7 @@ import numpy as np
 from apportion.decode import quota
 from apportion.estimators._base import all_or_nothing
 from apportion.estimators._graph import GraphClassifier, warn_of_graph
-from apportion.exceptions import IsolatedRowsWarning, name_some, users_level
+from apportion.exceptions import Advice, IsolatedRowsWarning, name_some, users_level
 from apportion.graph import Graph, propagator
 from apportion.hashing import hash_ranks
 
@@ -108,9 +108,12 @@ class LabelPropagation(GraphClassifier):
         unreached = np.flatnonzero(mass[:, 0] <= 1e-9)
         if unreached.size:
             warnings.warn(
-                f"{unreached.size} of {len(F)} rows are out of reach of any label (rows "
-                f"{name_some(unreached)}): they get the overall class shares. Label a row among "
-                "them, raise alpha, or use a graph with more neighbours.",
+                Advice(
+                    f"{unreached.size} of {len(F)} rows are out of reach of any label (rows "
+                    f"{name_some(unreached)}): they get the overall class shares.",
+                    "Label a row among them, raise {alpha}, or use a graph with more neighbours "
+                    "({n_neighbors}).",
+                ),
                 IsolatedRowsWarning,
                 stacklevel=users_level(),
             )

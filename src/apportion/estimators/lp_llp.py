@@ -20,7 +20,7 @@ from apportion.estimators._graph import (
 )
 from apportion.graph import Graph
 from apportion.hashing import hash_ranks
-from apportion.progress import tell
+from apportion.progress import PROPAGATING, several_runs, tell
 from apportion.refine import clearly_smoother, refine
 from apportion.solve import Settings, Solution, solve, unsupervised_rows
 
@@ -77,7 +77,9 @@ class LPLLP(GraphClassifier):
         With 0 the prior is only the start, and the answer does not depend on it.
     n_probes : int, default=8
         The most random starts to compare when the totals may admit several answers. Where they
-        cannot, which is found out first, there is none.
+        cannot, which is found out first, there is none. All of them together take at most
+        (1 + n_probes / 4) times the iterations of the first run, or 1,000 if that is more; if that
+        stops them, a warning says so.
     stop : {"converged", "settled"}, default="converged"
         Go on until the soft labels have converged to `tol`, or only until the labels have settled:
         at two looks in a row, five iterations apart, no more than one quota label in 10,000 had
@@ -190,11 +192,11 @@ class LPLLP(GraphClassifier):
         X, graph = self._rows_and_graph(X, asked)
         self._warn_of_design(matched)
         seed = check_random_state(self.random_state).randint(2**31)
-        prior = (
-            matched.prior()
-            if self.prior is None
-            else self._reconciled_prior("prior", X, y, bags, proportions, matched, seed)
-        )
+        prior = matched.prior()
+        if self.prior is not None:
+            tell("fitting the prior")
+            with several_runs("fitting the prior"):
+                prior = self._reconciled_prior("prior", X, y, bags, proportions, matched, seed)
 
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
         decode = Quotas(matched, ranks)
@@ -260,7 +262,8 @@ def _near(
     prior = np.eye(bags.n_classes)[labels.labels]
     held = replace(settings, prior_weight=_WEIGHT_OF_LABELS)
     rng = np.random.default_rng(seed)
-    return solve(graph, bags, held, prior=prior, ranks=ranks, rng=rng)
+    with several_runs("propagating again, near the refined labels"):
+        return solve(graph, bags, held, prior=prior, ranks=ranks, rng=rng)
 
 
 def _smoothest(
@@ -282,23 +285,28 @@ def _smoothest(
     """
     bags = decode.bags
     rough = replace(settings, tol=max(settings.tol, _ROUGH_TOL)) if graph.has_grid else settings
+    again = rough.tol > settings.tol
     best: tuple[float, Graph, Solution, Decoding] | None = None
-    for candidate in graph.candidates(X):
-        rng = np.random.default_rng(seed)
-        solution = solve(candidate, bags, rough, prior=prior, ranks=ranks, rng=rng)
-        tell("decoding")
-        labels = decode(solution.F)
-        smoothness = candidate.label_smoothness(labels.labels, bags.n_classes)
-        if best is None or smoothness > best[0] + 1e-9:
-            best = (smoothness, candidate, solution, labels)
-        if smoothness > 1.0 - 1e-9:
-            break
-    assert best is not None, "a graph has at least one candidate"
-    _, chosen, solution, labels = best
-    if rough.tol > settings.tol:
-        solution = _finished(solution, chosen, bags, settings, prior, ranks, seed)
-        tell("decoding")
-        labels = decode(solution.F)
+    n_runs = graph.n_candidates + again
+    with several_runs(PROPAGATING, "graph", n_runs, at_most=True) as next_run:
+        for candidate in graph.candidates(X):
+            next_run()
+            rng = np.random.default_rng(seed)
+            solution = solve(candidate, bags, rough, prior=prior, ranks=ranks, rng=rng)
+            tell("decoding")
+            labels = decode(solution.F)
+            smoothness = candidate.label_smoothness(labels.labels, bags.n_classes)
+            if best is None or smoothness > best[0] + 1e-9:
+                best = (smoothness, candidate, solution, labels)
+            if smoothness > 1.0 - 1e-9:
+                break
+        assert best is not None, "a graph has at least one candidate"
+        _, chosen, solution, labels = best
+        if again:
+            next_run()
+            solution = _finished(solution, chosen, bags, settings, prior, ranks, seed)
+            tell("decoding")
+            labels = decode(solution.F)
     return chosen, solution, labels
 
 

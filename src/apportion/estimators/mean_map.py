@@ -15,7 +15,7 @@ from apportion.baselines.kernels import Expansion, Kernel, KernelFeatures, kerne
 from apportion.baselines.known_bags import known_bags
 from apportion.baselines.mean_operator import class_means, distrustful_c, softmax_of_means
 from apportion.estimators._inductive import KernelClassifier
-from apportion.exceptions import users_level
+from apportion.exceptions import Advice, users_level
 
 
 class MeanMap(KernelClassifier):
@@ -152,8 +152,11 @@ class MeanMap(KernelClassifier):
         )
         if not fit.converged:
             warnings.warn(
-                f"MeanMap's logistic regression did not converge within {fit.n_iter} iterations. "
-                "Standardise the features, raise max_iter or lower C.",
+                Advice(
+                    f"MeanMap's logistic regression did not converge within {fit.n_iter} "
+                    "iterations.",
+                    "{mean_map}",
+                ),
                 ConvergenceWarning,
                 stacklevel=users_level(),
             )

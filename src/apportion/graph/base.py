@@ -75,9 +75,14 @@ class Graph(BaseEstimator, ABC):
         raise NotImplementedError(f"A {type(self).__name__} cannot be stored.")
 
     @property
+    def n_candidates(self) -> int:
+        """The number of graphs to choose from: see `candidates`."""
+        return 1
+
+    @property
     def has_grid(self) -> bool:
-        """Whether there are several graphs to choose from: see `candidates`."""
-        return False
+        """Whether there are several graphs to choose from."""
+        return self.n_candidates > 1
 
     def candidates(self, X: Any) -> Iterator[Graph]:
         """Yield the fitted graphs to choose from: this one, unless a parameter is a grid."""

@@ -64,9 +64,9 @@ class RBFGraph(Graph):
         return self._fit_one(X, squared, float(grid[len(grid) // 2]))
 
     @property
-    def has_grid(self) -> bool:
-        """Whether γ is to be chosen."""
-        return np.size(self.gamma) > 1 or isinstance(self.gamma, str)
+    def n_candidates(self) -> int:
+        """The number of γ to choose from."""
+        return len(_GRID) if isinstance(self.gamma, str) else np.size(self.gamma)
 
     def candidates(self, X: Any) -> Iterator[Graph]:
         """Yield one fitted graph for each γ of the grid; distances are computed once."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from apportion._typing import AnyArray, IntArray
 from apportion.bag_report import BagReport
-from apportion.diagnose import Diagnosis
+from apportion.diagnosis import Diagnosis
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import counted

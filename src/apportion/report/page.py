@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.diagnose import Diagnosis
+from apportion.diagnosis import Diagnosis
 from apportion.exceptions import counted, plural
 from apportion.labelling import REASONS
 from apportion.report.contents import Contents, Run
