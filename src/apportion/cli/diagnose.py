@@ -15,6 +15,7 @@ from apportion.cli.summary import as_json
 from apportion.cli.talk import print_out, say, stages, with_exit_codes
 from apportion.diagnosis import Diagnosis
 from apportion.diagnosis import diagnose as diagnosis_of
+from apportion.exceptions import name_some
 from apportion.views.glossary import Explanations
 
 
@@ -83,9 +84,13 @@ def _in_words(found: Diagnosis, explain: Explanations) -> list[str]:
             f"Hardest to tell apart: {one!r} and {other!r}, information index {index:.3f}"
             f"{explain('information index')}."
         )
+    n_present = len(found.classes) - len(found.absent)
     lines.append(
         f"All classes: information index {found.index:.3f}{explain('information index')}, rank "
-        f"{found.rank} of {len(found.classes)}{explain('rank')}, smallest singular value "
+        f"{found.rank} of {n_present}{explain('rank')}, smallest singular value "
         f"{found.smallest_singular_value:.3g} (near 0, small errors in the totals do much harm)."
     )
+    if found.absent:
+        names = name_some(map(repr, found.absent), 12)
+        lines.append(f"Not counted, because all their totals are 0: {names}.")
     return lines
