@@ -185,7 +185,7 @@ def counted_probes(monkeypatch, few, n_probes):
         return runs[-1]
 
     monkeypatch.setattr(solve_module, "descend_with_momentum", counted)
-    monkeypatch.setattr(solve_module, "_FEW_ITERATIONS", few)
+    monkeypatch.setattr(solve_module, "_CHEAP_CELLS", few * 2 * len(W))
     graph = PrecomputedGraph().fit(W + W.T)
     solution = solve(graph, bags, Settings(n_probes=n_probes), rng=np.random.default_rng(0))
     return solution, [run.n_iter for run in runs]

@@ -38,12 +38,13 @@ _ZERO = 1e-9
 _ROOM = 1e-5
 _LARGEST_PROGRAM = 20_000
 
-_FEW_ITERATIONS = 1000
 _SHARE_OF_FIRST = 0.25
+_CHEAP_CELLS = 2e7
 """All probes together may take as many iterations as the first run and this share of it for each
-probe, 3 times the first run with 8 probes; and a few whatever the first run took, because it may
-have begun near its end. The first probe decides whether the answer is unique, and takes about as
-long as the first run did; the others only look for a smoother one of several answers."""
+probe, 3 times the first run with 8 probes; and whatever the first run took, as many as change this
+many soft labels: a few seconds' work, so that small problems are hardly ever cut off. The first
+probe decides whether the answer is unique, and takes about as long as the first run did; the others
+only look for a smoother one of several answers."""
 
 _LOOK_EVERY = 5
 _QUIET_LOOKS = 2
@@ -626,7 +627,7 @@ def _probe(
     rng = np.random.default_rng(0) if rng is None else rng
     unknown = unsupervised_rows(graph, bags)
     share = 1.0 + _SHARE_OF_FIRST * settings.n_probes
-    budget = max(int(share * first.n_iter), _FEW_ITERATIONS)
+    budget = int(max(share * first.n_iter, _CHEAP_CELLS / first.F.size))
     ends = [first]
     probes_left = 0
     for number in range(1, settings.n_probes + 1):

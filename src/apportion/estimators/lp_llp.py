@@ -78,8 +78,8 @@ class LPLLP(GraphClassifier):
     n_probes : int, default=8
         The most random starts to compare when the totals may admit several answers. Where they
         cannot, which is found out first, there is none. All of them together take at most
-        (1 + n_probes / 4) times the iterations of the first run, or 1,000 if that is more; if that
-        stops them, a warning says so.
+        (1 + n_probes / 4) times the iterations of the first run, or 2·10⁷ / (n_rows · n_classes)
+        if that is more; if that stops them, a warning says so.
     stop : {"converged", "settled"}, default="converged"
         Go on until the soft labels have converged to `tol`, or only until the labels have settled:
         at two looks in a row, five iterations apart, no more than one quota label in 10,000 had
