@@ -131,3 +131,8 @@ def test_a_prior_changes_soft_labels_and_keeps_totals():
 
     assert not np.allclose(masses("with.csv"), masses("without.csv"))
     np.testing.assert_allclose(masses("with.csv").reshape(3, 6).sum(axis=1), [2, 4, 3], atol=1e-6)
+
+
+def test_a_weight_of_no_prior_is_refused():
+    says = "--prior-weight is for --prior"
+    refused("label", "rows.csv", *KNOWN, "--prior-weight", 0.5, code=2, says=says)
