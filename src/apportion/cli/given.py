@@ -168,16 +168,31 @@ def _label_column(table: Any, path: Path, place: Callable[[int], str]) -> tuple[
             "call the column of labels 'label'",
         )
     if marks is not None:
-        return label, marks_of(Table(table), marks, place)
+        counts = marks_of(Table(table), marks, place)
+        _require_labels(counts & _empty(table.column(label)), label, marks, place)
+        return label, counts
     if all(name in names for name in _OURS):
         raise FileError(
             path.name,
             "labels as 'apportion label' writes them, and no column that says which of them were "
             "corrected: given labels are kept, so that no row would be labelled anew",
-            f"a column {name_some(map(repr, MARKS))} that is 'yes' where a label is to be kept",
+            f"a column {' or '.join(map(repr, MARKS))} that is 'yes' where a label is to be kept",
             "add a column 'given' with 'yes' in the lines of these labels",
         )
     return label, everything
+
+
+def _require_labels(
+    lacking: BoolArray, label: str, marks: str, place: Callable[[int], str]
+) -> None:
+    """Raise where a line is marked as one that counts, and has no label."""
+    if lacking.any():
+        raise FileError(
+            f"{place(int(np.argmax(lacking)))}, column {label!r}",
+            f"no label, in a line that is marked in column {marks!r}",
+            "a label in every line that is marked",
+            "fill in the label, or remove the mark",
+        )
 
 
 def _empty(cells: Any) -> BoolArray:
