@@ -211,6 +211,18 @@ def test_a_table_of_given_labels_is_matched_by_start_or_number(form):
     assert given_of(labels(rows_file, *BY_DIARY, "--given", "known.csv")) == {3: wrong}
 
 
+def test_participants_that_look_like_formulas_are_matched_as_we_write_them():
+    write("windows.csv", windows(("=p1", "p2")))
+    write("diary.csv", DIARY.replace("p1", "=p1") + DIARY.partition("\n")[2].replace("p1", "p2"))
+    done("label", "windows.csv", *BY_DIARY, "-o", "labels.csv", "-q")
+    answer = cells_of(Path("labels.csv").read_text())
+    assert answer[3]["participant"] == "'=p1"
+    columns = {name: [answer[3][name]] for name in ("participant", "start", "label")}
+    write("known.csv", table(**columns))
+    again = labels("windows.csv", *BY_DIARY, "--given", "known.csv")
+    assert given_of(again) == {3: answer[3]["label"]}
+
+
 def test_given_tables_of_all_forms_and_columns_go_together(rows):
     write("rows.csv", table(**rows, known=["tv", *[""] * 17]))
     cells = [["id", "label"], ["wed0", "tv"]]

@@ -259,20 +259,19 @@ def _looked_up(
         first = row_of.setdefault(key, row)
         if first != row:
             several.setdefault(key, row)
-    guards: dict[Any, int] = {
-        guarded(key): row for key, row in row_of.items() if isinstance(key, str)
-    }
+    guards = {_guarded_key(key): key for key in row_of}
     first_line: dict[int, int] = {}
     found = []
-    for line, key in enumerate(keys):
-        row = row_of.get(key, guards.get(key, -1))
-        if row < 0:
+    for line, said in enumerate(keys):
+        key = said if said in row_of else guards.get(said)
+        if key not in row_of:
             raise FileError(
                 f"{lines.place(line)}, {where}",
                 f"a label of {_shown(lines, line, where)}, which no row of {rows.path.name} has",
                 f"labels of rows of {rows.path.name}",
                 "correct the line, or drop it",
             )
+        row = row_of[key]
         if key in several:
             raise FileError(
                 f"{lines.place(line)}, {where}",
@@ -291,6 +290,13 @@ def _looked_up(
             )
         found.append(row)
     return np.array(found, dtype=np.intp)
+
+
+def _guarded_key(key: Any) -> Any:
+    """Return a key as we write it, with apostrophes before what looks like a formula."""
+    if isinstance(key, tuple):
+        return tuple(map(_guarded_key, key))
+    return guarded(key) if isinstance(key, str) else key
 
 
 def _shown(lines: _Lines, line: int, where: str) -> str:
