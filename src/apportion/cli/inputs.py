@@ -186,7 +186,7 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
     ]
     if categories:
         notes.insert(1, f"categories: {name_some(categories, 12)}")
-    notes += _when_notes(recipe.names, reasons, says_when)
+    notes += when_notes(recipe.names, reasons, says_when)
     ids = id_column(table, None)
     if options.id is None and ids is not None and len(table.column(ids).unique()) < table.num_rows:
         notes.append(f"several rows have the same {ids!r}, or none; --id {ids} refuses that")
@@ -209,7 +209,7 @@ def _columns_that_say_when(inputs: Inputs, recipe: Recipe) -> dict[str, When]:
     return found
 
 
-def _when_notes(
+def when_notes(
     names: Sequence[str], left_out: Mapping[str, str], says_when: Mapping[str, When]
 ) -> list[str]:
     """Return what becomes of columns that say when, in sentences."""
