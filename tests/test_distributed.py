@@ -1234,7 +1234,7 @@ def test_ties_are_counted_as_on_one_machine(at_once, c):
 def test_masses_that_cannot_be_met_are_told(monkeypatch, at_once, known):
     met = SpanningBags.met
     monkeypatch.setattr(SpanningBags, "met", lambda *asked: (met(*asked)[0], 1e-3))
-    with pytest.warns(ConvergenceWarning, match="does not meet every bag's masses"):
+    with pytest.warns(ConvergenceWarning, match="does not meet all totals"):
         model = fitted(known, at_once)
     assert model.status_ is Status.INFEASIBLE
 
