@@ -211,6 +211,16 @@ def test_a_table_of_given_labels_is_matched_by_start_or_number(form):
     assert given_of(labels(rows_file, *BY_DIARY, "--given", "known.csv")) == {3: wrong}
 
 
+def test_given_labels_of_windows_that_were_not_worn_are_reported_as_not_used():
+    rows = cells_of(windows())
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    write("windows.csv", table(**columns, nonwear=["yes" if k == 3 else "" for k in range(48)]))
+    starts = [rows[k]["start"] for k in (2, 3)]
+    write("known.csv", table(participant=["p1", "p1"], start=starts, label=["sleep", "sleep"]))
+    said = done("label", "windows.csv", *BY_DIARY, "--given", "known.csv").stderr
+    assert "1 given label not used, because the row is not labelled (non-wear)" in said
+
+
 def test_participants_that_look_like_formulas_are_matched_as_we_write_them():
     write("windows.csv", windows(("=p1", "p2")))
     write("diary.csv", DIARY.replace("p1", "=p1") + DIARY.partition("\n")[2].replace("p1", "p2"))

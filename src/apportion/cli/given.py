@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -125,6 +125,16 @@ def require_given_columns(asked: Sequence[str], table: Any, where: str) -> None:
     for one in asked:
         if table_named(one, table.column_names) is None:
             require_column(table, one, where)
+
+
+def unused_notes(labels: AnyArray, left_out: Mapping[str, BoolArray]) -> list[str]:
+    """Return how many labels are given of rows that are not labelled, by the reason for that."""
+    counts = {code: int((_known(labels) & rows).sum()) for code, rows in left_out.items()}
+    return [
+        f"{counted(n, 'given label')} not used, because the row is not labelled ({code})"
+        for code, n in counts.items()
+        if n
+    ]
 
 
 def _known(labels: AnyArray) -> BoolArray:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from apportion._typing import AnyArray
-from apportion.cli.given import Rows, read_given, require_given_columns
+from apportion.cli.given import Rows, read_given, require_given_columns, unused_notes
 from apportion.cli.known import (
     known_from_diary,
     known_from_table,
@@ -103,7 +103,8 @@ def read_inputs(readings: Path, options: KnownOptions, ids: str | None = None) -
         names = [*totals.classes.tolist(), *found.never]
         given, more_roles, more = read_given(asked, rows, table, place, names, options.encoding)
         totals = with_named(totals, found.never, given)
-        roles, notes = {**roles, **more_roles}, [*notes, *more]
+        unused = unused_notes(given, found.supervision.left_out)
+        roles, notes = {**roles, **more_roles}, [*notes, *more, *unused]
     return Inputs(
         readings,
         table,
