@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -210,6 +211,28 @@ def test_a_table_of_given_labels_is_matched_by_start_or_number(form):
     assert given_of(labels(rows_file, *BY_DIARY, "--given", "known.csv")) == {3: wrong}
 
 
+def test_given_labels_of_windows_that_were_not_worn_are_reported_as_not_used():
+    rows = cells_of(windows())
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    write("windows.csv", table(**columns, nonwear=["yes" if k == 3 else "" for k in range(48)]))
+    starts = [rows[k]["start"] for k in (2, 3)]
+    write("known.csv", table(participant=["p1", "p1"], start=starts, label=["sleep", "sleep"]))
+    said = done("label", "windows.csv", *BY_DIARY, "--given", "known.csv").stderr
+    assert "1 given label not used, because the row is not labelled (non-wear)" in said
+
+
+def test_participants_that_look_like_formulas_are_matched_as_we_write_them():
+    write("windows.csv", windows(("=p1", "p2")))
+    write("diary.csv", DIARY.replace("p1", "=p1") + DIARY.partition("\n")[2].replace("p1", "p2"))
+    done("label", "windows.csv", *BY_DIARY, "-o", "labels.csv", "-q")
+    answer = cells_of(Path("labels.csv").read_text())
+    assert answer[3]["participant"] == "'=p1"
+    columns = {name: [answer[3][name]] for name in ("participant", "start", "label")}
+    write("known.csv", table(**columns))
+    again = labels("windows.csv", *BY_DIARY, "--given", "known.csv")
+    assert given_of(again) == {3: answer[3]["label"]}
+
+
 def test_given_tables_of_all_forms_and_columns_go_together(rows):
     write("rows.csv", table(**rows, known=["tv", *[""] * 17]))
     cells = [["id", "label"], ["wed0", "tv"]]
@@ -231,6 +254,10 @@ def test_given_tables_of_all_forms_and_columns_go_together(rows):
         ("id,what\nmon0,tv\n", ["no column 'label' or 'given', only 'id', 'what'"]),
         ("name,label\nmon0,tv\n", ["no column that says which row a label is of"]),
         ("id,label,keep\nmon0,tv,yes\nmon1,tv,no\nmon9,tv,no\n,tv,yes\n", ["line 5", "no row"]),
+        (
+            "id,label,given\nmon0,tv,yes\nmon1,,yes\n",
+            ["known.csv, line 3, column 'label'", "no label, in a line that is marked in column"],
+        ),
     ],
 )
 def test_tables_of_given_labels_that_cannot_be_used(text, says):
@@ -340,6 +367,26 @@ def test_a_report_counts_uncertain_rows_in_their_bags():
     found = label_rows(X, known, abstain_below=1.0)
     assert bag_codes(known.bags, found, found.report).tolist() == [0, 0, 0, 1, 1, -1]
     assert any(one is None for one in found.labels[:5])
+
+
+def test_a_report_of_a_file_judges_uncertain_rows_as_the_report_of_the_run_does():
+    rng = np.random.default_rng(0)
+    right = rng.permutation(np.repeat([0, 1], 30))
+    bags = np.repeat(["mon", "tue", "wed"], 20)
+    x = right + 0.6 * rng.normal(size=60)
+    write("mixed.csv", table(id=[f"r{i}" for i in range(60)], day=bags.tolist(), x=x.tolist()))
+    counts = [[int(np.sum(right[bags == bag] == h)) for bag in dict.fromkeys(bags)] for h in (0, 1)]
+    write("mixed_totals.csv", table(day=["mon", "tue", "wed"], sleep=counts[0], tv=counts[1]))
+    known = ("--bags", "day", "--proportions", "mixed_totals.csv")
+    sure = [float(row["confidence"]) for row in labels("mixed.csv", *known)]
+    below = repr(float(np.median(sure)))
+    words = ("--abstain-below", below, "-o", "l.csv", "--report", "run.html", "-q")
+    done("label", "mixed.csv", *known, *words)
+    done("report", "mixed.csv", *known, "--labels", "l.csv", "-o", "file.html", "-q")
+    of_run, of_file = (Path(name).read_text() for name in ("run.html", "file.html"))
+    kept = re.search(r"\d+ of 60 rows have a label, [^:]*:", of_run)
+    assert kept is not None
+    assert kept[0] in of_file
 
 
 # Files

@@ -617,6 +617,7 @@ def test_predict_with_unseen_categories_and_missing_cells(rows):
     assert found["rows"] == sum(found["assigned"].values()) == 4
     assert "1 row with a category that no fitted row has" in result.stderr
     assert "missing cells: x 25%, y 25%, room 25%; filled" in result.stderr
+    assert "--missing" not in result.stderr  # an option of label alone
 
 
 def test_a_model_that_drops_missing_cells_drops_them_again(rows):

@@ -277,7 +277,7 @@ def test_labels_corrected_by_hand_change_the_totals():
         abs(a - g) for bag in (0, 1, 2)
         for a, g in zip(found["bags"]["assigned"][bag], found["bags"]["lower"][bag], strict=True)
     ) / 2 / 17  # fmt: skip
-    assert f"17 of 18 rows have a label, {off:.1%} of them are off" in verdict("again.html")
+    assert f"17 of 18 rows have a label, {off:.1%} of the rows in " in verdict("again.html")
     assert "keeps its totals" in verdict("page.html")
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import apportion
-from apportion.diary import diary_bags
+from apportion.diary import DiaryRules, diary_bags
 from apportion.exceptions import DiaryError, FileError
 
 DAY = "2024-03-04"
@@ -519,3 +519,13 @@ def options_named(sources):
         for source in sources
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", source.read_text(encoding="utf-8"))
     }
+
+
+def test_an_entry_that_is_left_out_is_not_said_to_be_used():
+    starts = np.arange("2024-03-04T00", "2024-03-06T00", dtype="M8[h]")[:47]
+    diary = {"date": ["2024-03-04", "2024-03-05"], "sleep": ["8h", "3h"], "out": ["16h", "4h"]}
+    rules = DiaryRules(uncovered="drop", part="scale", covers="period")
+    notes = diary_bags({"start": starts}, diary, rules=rules).notes
+    naming = [note for note in notes if note.startswith("entries") and "2024-03-05" in note]
+    assert len(naming) == 1
+    assert "are left out" in naming[0]

@@ -55,7 +55,7 @@ from apportion.multipliers import Groups, SimplexResponse, meet_totals
 from apportion.progress import listening
 from apportion.saved import load_model, save_model
 from apportion.solve import Status
-from command_line import done, files_of, refused, write
+from command_line import done, files_of, refused, run, write
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -1234,7 +1234,7 @@ def test_ties_are_counted_as_on_one_machine(at_once, c):
 def test_masses_that_cannot_be_met_are_told(monkeypatch, at_once, known):
     met = SpanningBags.met
     monkeypatch.setattr(SpanningBags, "met", lambda *asked: (met(*asked)[0], 1e-3))
-    with pytest.warns(ConvergenceWarning, match="does not meet every bag's masses"):
+    with pytest.warns(ConvergenceWarning, match="does not meet all totals"):
         model = fitted(known, at_once)
     assert model.status_ is Status.INFEASIBLE
 
@@ -1666,6 +1666,21 @@ def small_folder(monkeypatch, tmp_path):
 
 
 COMMAND = ("cluster", "rows", "--bags", "day", "--proportions", "totals.csv", "--features", "x")
+
+
+def test_the_command_names_columns_that_say_when(small_folder, monkeypatch):
+    def started(scheduler, workers):
+        raise ValueError("No cluster is needed here.")
+
+    monkeypatch.setattr(cluster_module, "started", started)
+    for file in Path("rows").iterdir():
+        rows = pq.read_table(file)
+        for name in ("hour", "weekday"):
+            rows = rows.append_column(name, pa.array(np.arange(30) % 5))
+        pq.write_table(rows, file)
+    said = run(*COMMAND[:-2], "--output", "labels").stderr
+    assert "columns that say when, not what, are used: hour (time of day)" in said
+    assert "columns that say when, not what, are not used: weekday" in said
 
 
 def test_the_command_labels_a_folder(small_folder):

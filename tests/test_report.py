@@ -690,7 +690,7 @@ def slow_agreement(contents):
             for j, share in zip(
                 one.neighbours[at].tolist(), one.similarity[at].tolist(), strict=True
             ):
-                if j >= 0 and labels[row] is not None:
+                if j >= 0 and labels[row] is not None and labels[j] is not None:
                     everything += share
                     same += share * (labels[j] == labels[row])
     known = [label for label in labels if label is not None]
@@ -911,7 +911,8 @@ def test_the_sentence_counts_labels_and_rows_off_their_totals():
     contents = off_by(1)
     contents.answer.labels[:3] = None
     sentence = verdict_on(contents).sentence
-    assert sentence.startswith("37 of 40 rows have a label, 2.5% of them are off their totals")
+    said = "37 of 40 rows have a label, 2.5% of the rows in bags are off their totals"
+    assert sentence.startswith(said)
     assert "neighbours" not in verdict_on(replace(contents, maps={})).sentence
 
 

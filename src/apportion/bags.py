@@ -157,9 +157,10 @@ class Bags:
         exact = self.upper[k, h] - self.lower[k, h] <= 1e-9
         given, least, most = compared(count, self.lower[k, h], self.upper[k, h])
         allowed = f"exactly {most}" if exact else f"from {least} to {most}"
+        rows = "row" if count == 1 else "rows"
         return SupervisionError(
             f"row {row} in bag {self.ids[k]!r}",
-            f"the label {label!r}, given to {given} rows of this bag",
+            f"the label {label!r}, given to {given} {rows} of this bag",
             f"{allowed} of them",
             "correct the labels or the totals; rounded totals can be given as counts or intervals",
         )

@@ -22,6 +22,8 @@ PARAMETERS = {
     "many orders of magnitude",
     "mean_map": "Standardise the features, raise max_iter or lower C.",
     "exact_search": "Use KNNGraph(recall=1), or rescale the features.",
+    "shorter_walk": "Lower alpha, or end the walk after some steps (`order`).",
+    "fewer_steps": "Lower alpha, or use graph='anchor', which takes no steps.",
 }
 """What the remedies of `Advice` name, in words of Python. The command line has its own words."""
 

@@ -63,15 +63,13 @@ _INEXACT = 0.1
 class Status(Enum):
     """How a run ended; the value says what to do about it."""
 
-    CONVERGED = "converged: a further step changes nothing and all masses are kept"
+    CONVERGED = "converged: a further step changes nothing and all totals are kept"
     SETTLED = "stopped early, as asked: the labels have settled, the soft labels not converged"
     MAX_ITER = Advice(
         "not converged: the iterations ran out.",
         "Raise {max_iter}, or {tol} if the labels are good enough",
     )
-    INFEASIBLE = Advice(
-        "not converged: the projection does not meet every bag's masses.", "{meet_totals}"
-    )
+    INFEASIBLE = Advice("not converged: the projection does not meet all totals.", "{meet_totals}")
     STALLED = Advice(
         "not converged: rounding stops the descent before the tolerance is reached.",
         "Raise {tol}, or look for rows of very different degree",

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from apportion.cli.inputs import feature_notes
+from apportion.cli.inputs import feature_notes, when_notes
 from apportion.cli.show import show_bags
 from apportion.cli.talk import (
     CommandLineError,
@@ -20,6 +20,7 @@ from apportion.cli.talk import (
     with_exit_codes,
 )
 from apportion.exceptions import counted, message_of
+from apportion.features.when import when_by_name
 from apportion.files.sheet import read_sheet
 from apportion.files.totals_table import Unit, read_totals
 from apportion.progress import tell
@@ -133,7 +134,9 @@ def cluster(
     require_columns(footers, bags, chosen)
     rows = counted(sum(footer.n_rows for footer in footers), "row")
     rows = f"{rows} in {counted(len(footers), 'file')}"
+    says_when = {name: kind for name in chosen if (kind := when_by_name(name)) is not None}
     say(feature_notes(str(folder), rows, chosen, left_out, "numbers"), quiet)
+    say(when_notes(chosen, left_out, says_when), quiet)
     n_anchors = "auto" if anchors is None else anchors
     model = LPLLP(
         n_anchors,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -127,6 +127,16 @@ def require_given_columns(asked: Sequence[str], table: Any, where: str) -> None:
             require_column(table, one, where)
 
 
+def unused_notes(labels: AnyArray, left_out: Mapping[str, BoolArray]) -> list[str]:
+    """Return how many labels are given of rows that are not labelled, by the reason for that."""
+    counts = {code: int((_known(labels) & rows).sum()) for code, rows in left_out.items()}
+    return [
+        f"{counted(n, 'given label')} not used, because the row is not labelled ({code})"
+        for code, n in counts.items()
+        if n
+    ]
+
+
 def _known(labels: AnyArray) -> BoolArray:
     return np.array([one is not None for one in labels.tolist()], dtype=bool)
 
@@ -168,16 +178,31 @@ def _label_column(table: Any, path: Path, place: Callable[[int], str]) -> tuple[
             "call the column of labels 'label'",
         )
     if marks is not None:
-        return label, marks_of(Table(table), marks, place)
+        counts = marks_of(Table(table), marks, place)
+        _require_labels(counts & _empty(table.column(label)), label, marks, place)
+        return label, counts
     if all(name in names for name in _OURS):
         raise FileError(
             path.name,
             "labels as 'apportion label' writes them, and no column that says which of them were "
             "corrected: given labels are kept, so that no row would be labelled anew",
-            f"a column {name_some(map(repr, MARKS))} that is 'yes' where a label is to be kept",
+            f"a column {' or '.join(map(repr, MARKS))} that is 'yes' where a label is to be kept",
             "add a column 'given' with 'yes' in the lines of these labels",
         )
     return label, everything
+
+
+def _require_labels(
+    lacking: BoolArray, label: str, marks: str, place: Callable[[int], str]
+) -> None:
+    """Raise where a line is marked as one that counts, and has no label."""
+    if lacking.any():
+        raise FileError(
+            f"{place(int(np.argmax(lacking)))}, column {label!r}",
+            f"no label, in a line that is marked in column {marks!r}",
+            "a label in every line that is marked",
+            "fill in the label, or remove the mark",
+        )
 
 
 def _empty(cells: Any) -> BoolArray:
@@ -244,20 +269,19 @@ def _looked_up(
         first = row_of.setdefault(key, row)
         if first != row:
             several.setdefault(key, row)
-    guards: dict[Any, int] = {
-        guarded(key): row for key, row in row_of.items() if isinstance(key, str)
-    }
+    guards = {_guarded_key(key): key for key in row_of}
     first_line: dict[int, int] = {}
     found = []
-    for line, key in enumerate(keys):
-        row = row_of.get(key, guards.get(key, -1))
-        if row < 0:
+    for line, said in enumerate(keys):
+        key = said if said in row_of else guards.get(said)
+        if key not in row_of:
             raise FileError(
                 f"{lines.place(line)}, {where}",
                 f"a label of {_shown(lines, line, where)}, which no row of {rows.path.name} has",
                 f"labels of rows of {rows.path.name}",
                 "correct the line, or drop it",
             )
+        row = row_of[key]
         if key in several:
             raise FileError(
                 f"{lines.place(line)}, {where}",
@@ -276,6 +300,13 @@ def _looked_up(
             )
         found.append(row)
     return np.array(found, dtype=np.intp)
+
+
+def _guarded_key(key: Any) -> Any:
+    """Return a key as we write it, with apostrophes before what looks like a formula."""
+    if isinstance(key, tuple):
+        return tuple(map(_guarded_key, key))
+    return guarded(key) if isinstance(key, str) else key
 
 
 def _shown(lines: _Lines, line: int, where: str) -> str:

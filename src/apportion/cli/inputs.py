@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from apportion._typing import AnyArray
-from apportion.cli.given import Rows, read_given, require_given_columns
+from apportion.cli.given import Rows, read_given, require_given_columns, unused_notes
 from apportion.cli.known import (
     known_from_diary,
     known_from_table,
@@ -103,7 +103,8 @@ def read_inputs(readings: Path, options: KnownOptions, ids: str | None = None) -
         names = [*totals.classes.tolist(), *found.never]
         given, more_roles, more = read_given(asked, rows, table, place, names, options.encoding)
         totals = with_named(totals, found.never, given)
-        roles, notes = {**roles, **more_roles}, [*notes, *more]
+        unused = unused_notes(given, found.supervision.left_out)
+        roles, notes = {**roles, **more_roles}, [*notes, *more, *unused]
     return Inputs(
         readings,
         table,
@@ -186,7 +187,7 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
     ]
     if categories:
         notes.insert(1, f"categories: {name_some(categories, 12)}")
-    notes += _when_notes(recipe.names, reasons, says_when)
+    notes += when_notes(recipe.names, reasons, says_when)
     ids = id_column(table, None)
     if options.id is None and ids is not None and len(table.column(ids).unique()) < table.num_rows:
         notes.append(f"several rows have the same {ids!r}, or none; --id {ids} refuses that")
@@ -209,7 +210,7 @@ def _columns_that_say_when(inputs: Inputs, recipe: Recipe) -> dict[str, When]:
     return found
 
 
-def _when_notes(
+def when_notes(
     names: Sequence[str], left_out: Mapping[str, str], says_when: Mapping[str, When]
 ) -> list[str]:
     """Return what becomes of columns that say when, in sentences."""

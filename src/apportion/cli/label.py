@@ -311,8 +311,9 @@ def uncertain_notes(found: Answer, abstain_below: float | None) -> list[str]:
     ]
 
 
-def missing_notes(recipe: Recipe, encoded: Encoded) -> list[str]:
-    """Return how much of each column is missing, and what became of it."""
+def missing_notes(recipe: Recipe, encoded: Encoded, why: str = "") -> list[str]:
+    """Return how much of each column is missing, what became of it, and why: by the option."""
+    why = why or f"--missing {recipe.missing}"
     shares = sorted(encoded.missing.items(), key=lambda item: -item[1])
     often = [f"{name} {share:.0%}" for name, share in shares if share >= _OFTEN]
     n_seldom = sum(0 < share < _OFTEN for _, share in shares)
@@ -320,10 +321,10 @@ def missing_notes(recipe: Recipe, encoded: Encoded) -> list[str]:
         return []
     seldom = [f"{counted(n_seldom, 'column')} below {_OFTEN:.0%}"] * bool(n_seldom)
     listed = ", ".join([name_some(often, _MOST_NAMED)] * bool(often) + seldom)
-    what = "filled with the column's median, or no category (--missing median)"
+    what = f"filled with the column's median, or no category ({why})"
     if recipe.missing == "drop":
         rows = counted(int(encoded.lacking.sum()), "row")
-        what = f"{rows} with such a cell not labelled (--missing drop)"
+        what = f"{rows} with such a cell not labelled ({why})"
     return [f"missing cells: {listed}; {what}"]
 
 

@@ -22,6 +22,8 @@ def check_method(method: MethodOptions) -> None:
     for name, value in (("--tol", method.tol), ("--prior-weight", method.prior_weight)):
         if value is not None and not math.isfinite(value):
             raise CommandLineError(f"{name} must be a finite number. Got {value:g}.")
+    if method.prior_weight is not None and method.prior is None:
+        raise CommandLineError("--prior-weight is for --prior: name a method with --prior.")
     if method.neighbors is not None and method.graph not in ("auto", "knn"):
         raise CommandLineError(
             f"--neighbors is for --graph knn, and --graph is {method.graph}. Leave out one of them."

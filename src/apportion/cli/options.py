@@ -65,8 +65,8 @@ class KnownOptions:
         Path | None,
         _option(
             _BAGS,
-            "Table of the bags' totals (CSV, Parquet, .xlsx): a line a bag and a column a class, "
-            "or columns bag, class and share.",
+            "Table of the bags' totals (CSV, Parquet, .xlsx): one line per bag and one column per "
+            "class, or columns bag, class and share.",
             metavar="TABLE",
             readable=False,
         ),
@@ -76,7 +76,7 @@ class KnownOptions:
         _option(
             _BAGS,
             "Diary (CSV, Parquet, .xlsx): participant, date (or start and end, or period), then "
-            "durations or shares: a column an activity, or columns activity and duration.",
+            "durations or shares: one column per activity, or columns activity and duration.",
             metavar="DIARY",
             readable=False,
         ),

@@ -147,7 +147,8 @@ def _predicted(
         off = marks_of(Table(table), str(nonwear), place)
     dropped = recipe.missing == "drop"
     out = off | (encoded.lacking & dropped)
-    notes = [*missing_notes(recipe, encoded), *(str(one.message) for one in caught)]
+    missing = missing_notes(recipe, encoded, "as in the rows that the model was fitted to")
+    notes = [*missing, *(str(one.message) for one in caught)]
     if encoded.unseen.any():
         rows = counted(int(encoded.unseen.sum()), "row")
         notes.append(f"{rows} with a category that no fitted row has; it counts as none")

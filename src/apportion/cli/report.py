@@ -162,7 +162,7 @@ class _Saved:
 
 def _judged(answer: Answer, inputs: Inputs, decode: str) -> Judged:
     try:
-        return judge(answer.labels, inputs.known, decode)
+        return judge(_with_uncertain(answer), inputs.known, decode)
     except SupervisionError as error:
         raise renumbered(error, inputs.place) from None
 
@@ -196,8 +196,24 @@ def _answer(saved: _Saved, inputs: Inputs, ids: str | None) -> tuple[Inputs, Ans
     labels, masses, reasons = labels[order], masses[order], reasons[order]
     at = places_among(labels, classes)
     confidence = np.where(at >= 0, masses[np.arange(len(at)), at], np.nan)
+    if "confidence" in saved:
+        uncertain = np.array(["uncertain" in one.split(";") for one in reasons.tolist()])
+        uncertain &= (at < 0) & np.isfinite(masses).all(axis=1)
+        confidence[uncertain] = _shares(saved, "confidence")[order][uncertain]
     inputs = replace(inputs, known=replace(inputs.known, totals=totals))
     return inputs, Answer(classes, labels, masses, confidence, reasons)
+
+
+def _with_uncertain(answer: Answer) -> AnyArray:
+    """Return the labels, and those that uncertain rows would have: of the mass that they name.
+
+    Totals speak of all rows: the rows that keep a label are no fair part of their bag.
+    """
+    labels = answer.labels.copy()
+    withheld = (places_among(labels, answer.classes) < 0) & np.isfinite(answer.confidence)
+    off = np.abs(answer.masses[withheld] - answer.confidence[withheld, None])
+    labels[withheld] = answer.classes[off.argmin(axis=1)]
+    return labels
 
 
 def _masses(saved: _Saved, labels: AnyArray, classes: AnyArray) -> FloatArray:

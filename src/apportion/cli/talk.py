@@ -60,7 +60,8 @@ def with_exit_codes(command: Command) -> Command:
         except OSError as error:
             _end(_in_words(error), BAD_INPUT)
         except (ValueError, ModuleNotFoundError) as error:
-            _end(str(error), BAD_INPUT)
+            said = error.args[0] if error.args else ""
+            _end(in_options(said) if isinstance(said, Advice) else str(error), BAD_INPUT)
         except Exception as error:
             if os.environ.get("APPORTION_DEBUG"):
                 raise
@@ -158,6 +159,8 @@ OPTIONS = {
     "labels": "some labels (--given)",
     "meet_totals": "Look for rows that are far from all others, and leave them out",
     "exact_search": "Scale the features alike (--scale).",
+    "shorter_walk": "Lower --alpha.",
+    "fewer_steps": "Lower --alpha, or use --graph anchor, which takes no steps.",
     "mean_map": "Scale the features alike (--scale), or take another --prior.",
 }
 """What the library's advice names, in words of the command line: see `exceptions.PARAMETERS`."""

@@ -175,6 +175,7 @@ def _told(
 ) -> list[str]:
     """Return what was done with which entries, in sentences."""
     multiples = f" (all durations are multiples of {step / 60:g} min)" if step else ""
+    part = part & ~(silent | found.uncovered | found.hardly_recorded)
     notes = []
     for mask, words in (
         (silent, "that say nothing are left out"),
@@ -187,7 +188,7 @@ def _told(
         (found.hardly_recorded, "that were recorded to less than 95 % are left out"),
         (part & found.within, "that were recorded in part are known within bounds"),
         (
-            part & ~found.within & ~found.hardly_recorded,
+            part & ~found.within,
             "that were recorded in part: what was recorded is taken to be like the whole",
         ),
     ):

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from apportion._typing import FloatArray
+from apportion.exceptions import Advice
 from apportion.graph.anchor import AnchorGraph
 from apportion.graph.base import Graph
 from apportion.graph.row_parts import RowPart, row_parts
@@ -393,8 +394,11 @@ def propagator(
     """
     if order is None and 1.0 - alpha < _NEAREST_TO_1:
         raise ValueError(
-            f"alpha={alpha!r} is so near to 1 that rounding would decide. Allowed: alpha up to "
-            f"1 - {_NEAREST_TO_1:g}. Lower alpha, or end the walk after some steps (`order`)."
+            Advice(
+                f"alpha={alpha!r} is so near to 1 that rounding would decide. Allowed: alpha up to "
+                f"1 - {_NEAREST_TO_1:g}.",
+                "{shorter_walk}",
+            )
         )
     weights = metric_weights(graph, metric, floor)
     tau = alpha / (1.0 - alpha)
@@ -423,10 +427,12 @@ def _for_sparse(graph: Graph, weights: FloatArray, alpha: float, accuracy: float
         return _DensePropagator(graph, weights, tau)
     if by_steps.most_steps > _MOST_STEPS:
         raise ValueError(
-            f"alpha={alpha!r} is too near to 1 for a sparse graph of {graph.n_rows_:,} rows: one "
-            f"propagation would take {by_steps.most_steps:,} steps. Allowed: {_MOST_STEPS:,} "
-            "steps, which is alpha up to about 0.99999. Lower alpha, or use graph='anchor', which "
-            "takes no steps."
+            Advice(
+                f"alpha={alpha!r} is too near to 1 for a sparse graph of {graph.n_rows_:,} rows: "
+                f"one propagation would take {by_steps.most_steps:,} steps. Allowed: "
+                f"{_MOST_STEPS:,} steps, which is alpha up to about 0.99999.",
+                "{fewer_steps}",
+            )
         )
     return by_steps
 

@@ -118,7 +118,7 @@ def _policy(scripts: list[str]) -> str:
 
 
 def _bag_table(contents: Contents) -> dict[str, Any]:
-    """Return given against assigned, a line a bag."""
+    """Return given against assigned, one line per bag."""
     report = contents.report
     chosen = shown_bags(report)
     assigned, off = report.assigned[report.decode], report.difference()

@@ -52,7 +52,7 @@ def _sentence(contents: Contents, level: Level) -> str:
     kept = (
         f"every {contents.bag_word} keeps its totals"
         if off < 5e-4
-        else f"{off:.1%} of them are off their totals"
+        else f"{off:.1%} of the rows in {plural(contents.bag_word)} are off their totals"
     )
     agreement = agreement_of(contents)
     similar = "" if agreement is None else f", and {agreement.share:.0%} of their neighbours agree"
@@ -77,12 +77,16 @@ class Agreement(NamedTuple):
 
 
 def agreement_of(contents: Contents) -> Agreement | None:
-    """Return how far the most similar rows of those on the maps have their label."""
+    """Return how far the most similar rows of those on the maps have their label.
+
+    Rows without a label neither agree nor disagree.
+    """
     places = contents.places
     same = everything = 0.0
     for one in contents.maps.values():
-        labelled = (one.neighbours >= 0) & (places[one.rows] >= 0)[:, None]
-        alike = labelled & (places[one.neighbours] == places[one.rows][:, None])
+        own, others = places[one.rows][:, None], places[one.neighbours]
+        labelled = (one.neighbours >= 0) & (own >= 0) & (others >= 0)
+        alike = labelled & (others == own)
         same += float(one.similarity[alike].sum())
         everything += float(one.similarity[labelled].sum())
     if everything <= 0:
