@@ -617,3 +617,16 @@ def test_episodes_need_times():
     refused("label", "rows.csv", *KNOWN, "--episodes", "e.txt", code=3, says="only .csv and")
     words = ("-o", "e.csv", "--episodes", "e.csv")
     refused("label", "rows.csv", *KNOWN, *words, code=2, says="name the same file")
+
+
+def test_labels_that_contradict_an_entry_are_an_error_about_the_entry():
+    """A diary of which an activity takes no time on a day, and a window of it that is given."""
+    write("windows.csv", windows(days=2))
+    write("diary.csv", "participant,date,sleep,out\np1,2024-03-04,24,0\np1,2024-03-05,6,18\n")
+    write("more.csv", "participant,start,label\np1,2024-03-04T00:00:00,out\n")
+    says = [
+        "windows.csv, line 2 in entry '2024-03-04': found the label 'out', given to 1 row of it",
+        "Allowed: exactly 0 of them",
+        "with --tolerance",
+    ]
+    refused("label", "windows.csv", "--diary", "diary.csv", "--given", "more.csv", says=says)

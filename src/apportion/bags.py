@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
-from apportion.exceptions import SupervisionError, compared, name_some
+from apportion.exceptions import GivenLabelError, SupervisionError, compared, name_some
 from apportion.multipliers import Groups, nearest_totals
 from apportion.tables import factorize
 from apportion.totals import Totals, as_totals, masses_for, sorted_classes, tighten
@@ -143,24 +143,26 @@ class Bags:
         ):
             last = int(rows[self.codes[rows] == k][-1])
             left, least, most = compared(sizes[k], lower[k].sum(), upper[k].sum())
-            raise SupervisionError(
-                f"row {last} in bag {self.ids[k]!r}",
+            raise GivenLabelError(
+                last,
+                self.ids[k],
                 f"given labels that leave {left} rows without a label, of which the totals want "
                 f"{least} to {most}",
                 "given labels that leave room for every class's total",
-                "correct the labels or the bag's totals",
+                "correct the labels or the totals",
             )
         return tighten(lower, upper, sizes)
 
-    def _contradiction(self, row: int, k: int, h: int, count: float) -> SupervisionError:
+    def _contradiction(self, row: int, k: int, h: int, count: float) -> GivenLabelError:
         label = self.classes.tolist()[h]
         exact = self.upper[k, h] - self.lower[k, h] <= 1e-9
         given, least, most = compared(count, self.lower[k, h], self.upper[k, h])
         allowed = f"exactly {most}" if exact else f"from {least} to {most}"
         rows = "row" if count == 1 else "rows"
-        return SupervisionError(
-            f"row {row} in bag {self.ids[k]!r}",
-            f"the label {label!r}, given to {given} {rows} of this bag",
+        return GivenLabelError(
+            int(row),
+            self.ids[k],
+            f"the label {label!r}, given to {given} {rows} of it",
             f"{allowed} of them",
             "correct the labels or the totals; rounded totals can be given as counts or intervals",
         )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 PARAMETERS = {
     "max_iter": "max_iter",
@@ -94,6 +95,30 @@ class InputError(ValueError):
 
 class SupervisionError(InputError):
     """Bags, totals or labels that cannot be used as they are."""
+
+
+class GivenLabelError(SupervisionError):
+    """Labels of single rows that contradict the totals of their bag.
+
+    Attributes
+    ----------
+    row : int
+        One of the rows.
+    bag : object
+        Its bag.
+    """
+
+    def __init__(self, row: int, bag: Any, found: str, allowed: str, mend: str) -> None:
+        super().__init__(f"row {row} in bag {bag!r}", found, allowed, mend)
+        self.row = row
+        self.bag = bag
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.row, self.bag, self.found, self.allowed, self.mend)
+
+    def at(self, row: int) -> GivenLabelError:
+        """Return the same error about a row that has another number."""
+        return GivenLabelError(row, self.bag, self.found, self.allowed, self.mend)
 
 
 class FileError(InputError):

@@ -18,7 +18,7 @@ from apportion.bags import match_bags
 from apportion.decode import Decoding
 from apportion.diagnosis import Diagnosis, diagnose_bags
 from apportion.estimators import LPLLP
-from apportion.exceptions import SupervisionError, message_of
+from apportion.exceptions import GivenLabelError, SupervisionError, message_of
 from apportion.graph import KNNGraph
 from apportion.progress import several_runs
 from apportion.solve import unsupervised_rows
@@ -281,6 +281,8 @@ def renumbered(error: SupervisionError, place: Callable[[int], str]) -> Supervis
 
 def _at_their_rows(error: SupervisionError, rows: IntArray) -> SupervisionError:
     """Return an error about some of the rows as one about these rows among all."""
+    if isinstance(error, GivenLabelError):
+        return error.at(int(rows[error.row]))
     places = [f"row {row}" for row in rows.tolist()]
     return renumbered(error, places.__getitem__)
 

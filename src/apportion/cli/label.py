@@ -47,7 +47,7 @@ from apportion.cli.talk import (
     stages,
     with_exit_codes,
 )
-from apportion.exceptions import FileError, SupervisionError, counted, name_some
+from apportion.exceptions import FileError, GivenLabelError, SupervisionError, counted, name_some
 from apportion.features import Encoded, Recipe
 from apportion.files.labels import require_ending, write_table
 from apportion.files.write import Outputs, require_writable
@@ -293,10 +293,21 @@ def _label(
     try:
         marks = {"missing-features": marked}
         found = label_rows(encoded.rows, known, estimator, marks, abstain_below)
+    except GivenLabelError as error:
+        raise _contradiction(error, inputs) from None
     except SupervisionError as error:
         raise renumbered(error, inputs.place) from None
     uncertain = uncertain_notes(found, abstain_below)
     return found, [*notes, *map(in_options, found.notes), *uncertain]
+
+
+def _contradiction(error: GivenLabelError, inputs: Inputs) -> SupervisionError:
+    """Return the error of given labels that contradict a bag, or an entry of the diary."""
+    mend = "correct the labels or the totals"
+    if inputs.bag_word == "entry":
+        mend = "correct the labels or the diary, or allow for rounded durations with --tolerance"
+    where = f"{inputs.place(error.row)} in {inputs.bag_word} {error.bag!r}"
+    return SupervisionError(where, error.found, error.allowed, mend)
 
 
 def uncertain_notes(found: Answer, abstain_below: float | None) -> list[str]:
