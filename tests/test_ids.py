@@ -307,3 +307,21 @@ def test_headers_and_cells_with_many_blanks(tmp_path):
         durations.read_amount(f"8 h{blanks}x")
     write("sheet.csv", f"a;b\n1,5{blanks}x;2\n")
     assert read_sheet(tmp_path / "sheet.csv").amounts("a") == [f"1,5{blanks}x"]
+
+
+@pytest.mark.parametrize(
+    ("column", "what", "text"),
+    [
+        ("day", "bag", "day,x\nmon,1\n\"mon \",2\ntue,3\n"),
+        ("participant", "participant", "participant,start,x\np1,2024-03-04T00:00,1\n"
+         "\" p1\",2024-03-04T01:00,2\n"),
+    ],
+)  # fmt: skip
+def test_names_that_differ_in_blanks_alone_do_not_merge(column, what, text):
+    write("rows.csv", text)
+    write("totals.csv", "day,a,b\nmon,1,0\ntue,0,1\n")
+    write("diary.csv", "participant,date,a,b\np1,2024-03-04,12,12\n")
+    known = ["--bags", "day", "--proportions", "totals.csv"]
+    known = known if what == "bag" else ["--diary", "diary.csv"]
+    says = [f"column '{column}': found the {what}s", "which differ in blanks alone"]
+    refused("label", "rows.csv", *known, says=says)

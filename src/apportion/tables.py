@@ -470,6 +470,24 @@ def plain_name(item: Any) -> str:
     return str(item).strip()
 
 
+def plain_names(items: Sequence[Any], what: str, where: str) -> list[str]:
+    """Return different ids as text; raise where two of them differ in the blanks around them alone.
+
+    Blanks around a name do not count, but ids that only they tell apart must not become one.
+    """
+    names = [plain_name(item) for item in items]
+    first: dict[str, Any] = {}
+    for name, item in zip(names, items, strict=True):
+        if first.setdefault(name, item) != item:
+            raise SupervisionError(
+                where,
+                f"the {what}s {first[name]!r} and {item!r}, which differ in blanks alone",
+                f"one spelling of each {what}",
+                "write both alike",
+            )
+    return names
+
+
 def respelled(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
     """Return which names are a known one in another spelling of the same number: "1.0" for "1".
 

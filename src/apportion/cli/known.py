@@ -21,7 +21,7 @@ from apportion.files.read import no_column
 from apportion.files.sheet import read_sheet
 from apportion.files.totals_table import TotalsTable, read_totals
 from apportion.labelling import Supervision
-from apportion.tables import factorize, plain_name, respelled
+from apportion.tables import factorize, plain_name, plain_names, respelled
 from apportion.views.timeline import Times
 from apportion.views.when import times_of_diary
 
@@ -203,7 +203,7 @@ def _bags_of(
     codes, found = factorize(table.column(column), "bag id")
     known = {bag: bag for bag in ids}
     bags = [_lookup(one, known) for one in found]
-    names = [plain_name(one) for one in found]
+    names = plain_names(found, "bag", f"column {column!r}")
     other = [name for name, bag in zip(names, bags, strict=True) if bag is None]
     used = set(bags)
     alike = respelled(other, [bag for bag in ids if bag not in used])

@@ -16,7 +16,7 @@ from apportion.diary.periods import clock_time
 from apportion.diary.recording import Recording
 from apportion.diary.table import Table
 from apportion.exceptions import DiaryError, name_some
-from apportion.tables import factorize, plain_name, respelled
+from apportion.tables import factorize, plain_names, respelled
 
 
 class Matched(NamedTuple):
@@ -126,7 +126,7 @@ def by_name(
             )
         recording = replace(recording, length=1.0)
     codes, found = factorize(table[column], "period")
-    named = [plain_name(one) for one in found]
+    named = plain_names(found, "period", f"column {column!r}")
     _refuse_respelled("period", entries.names, named, "the diary")
     number = {name: k for k, name in enumerate(dict.fromkeys(entries.names), start=1)}
     period = np.array([*(number.get(one, 0) for one in named), 0])[codes]

@@ -21,7 +21,7 @@ from apportion.diary.recording import WINDOW_ROLES, participants_of, window_seco
 from apportion.diary.table import Table
 from apportion.diary.times import read_times
 from apportion.exceptions import DiaryError, counted, name_some
-from apportion.tables import factorize, is_missing, plain_name
+from apportion.tables import factorize, is_missing, plain_names
 
 EVENT_ROLES: dict[str, tuple[str, ...]] = {
     "participant": WINDOW_ROLES["participant"],
@@ -212,7 +212,7 @@ def _read(
 def _sensors(table: Table, column: str, place: Callable[[int], str]) -> tuple[IntArray, list[str]]:
     """Return each event's sensor, as a position in the sorted names, and these."""
     codes, found = factorize(table[column], "sensor")
-    plain = [plain_name(one) for one in found]
+    plain = plain_names(found, "sensor", f"column {column!r}")
     empty = np.array([not name for name in [*plain, ""]])[codes]
     if empty.any():
         raise DiaryError(

@@ -16,7 +16,7 @@ from apportion.diary.durations import read_amount
 from apportion.diary.table import Table
 from apportion.diary.times import Instants, read_times
 from apportion.exceptions import DiaryError
-from apportion.tables import factorize, plain_name
+from apportion.tables import factorize, plain_names
 
 WINDOW_ROLES: dict[str, tuple[str, ...]] = {
     "participant": ROLES["participant"],
@@ -218,7 +218,7 @@ def participants_of(
     if column is None:
         return np.zeros(table.n_rows, dtype=np.intp), (None,)
     codes, found = factorize(table[column], "participant")
-    plain = [plain_name(one) for one in found]
+    plain = plain_names(found, "participant", f"column {column!r}")
     names = {name: k for k, name in enumerate(dict.fromkeys(plain))}
     empty = np.array([not name for name in [*plain, ""]])[codes]
     if empty.any():
