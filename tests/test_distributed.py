@@ -993,6 +993,8 @@ def test_labels_and_impossible_settings_are_refused(at_once, known):
     for alpha in (0.0, 1.0, -1, float("nan")):
         with pytest.raises(ValueError, match=r"'alpha' parameter of LPLLP must be in \(0, 1\)"):
             LPLLP(alpha=alpha).fit(X, **kwargs)
+    with pytest.raises(ValueError, match="so near to 1 that rounding would decide"):
+        LPLLP(alpha=1 - 1e-12).fit(X, **kwargs)
     for tol in (-1.0, None, float("nan")):
         with pytest.raises(ValueError, match="'tol' parameter of LPLLP must be a number"):
             LPLLP(tol=tol).fit(X, **kwargs)

@@ -41,6 +41,7 @@ from apportion.files.write import Outputs, require_writable
 from apportion.graph import AnchorGraph
 from apportion.graph.anchor import usual_scales
 from apportion.graph.neighbours import FlatSearch
+from apportion.graph.propagate import refuse_nearly_1
 from apportion.solve import Status
 from apportion.totals import Totals, as_totals
 
@@ -249,6 +250,7 @@ class LPLLP(BaseEstimator):
             raise ValueError(
                 f"The 'alpha' parameter of LPLLP must be in (0, 1). Got {self.alpha!r}."
             )
+        refuse_nearly_1(self.alpha)
         if not isinstance(self.tol, Real) or not self.tol >= 0.0:
             raise ValueError(
                 f"The 'tol' parameter of LPLLP must be a number of at least 0. Got {self.tol!r}."

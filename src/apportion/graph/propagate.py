@@ -40,6 +40,18 @@ _FACTORED_ROWS = 4096
 """Up to this many rows, a dense factor is cheaper than more than a few steps."""
 
 
+def refuse_nearly_1(alpha: float) -> None:
+    """Raise for an alpha of which rounding leaves too little of 1 - alpha."""
+    if 1.0 - alpha < _NEAREST_TO_1:
+        raise ValueError(
+            Advice(
+                f"alpha={alpha!r} is so near to 1 that rounding would decide. Allowed: alpha up to "
+                f"1 - {_NEAREST_TO_1:g}.",
+                "{shorter_walk}",
+            )
+        )
+
+
 def metric_weights(graph: Graph, metric: Metric = "degree", floor: float = 1e-2) -> FloatArray:
     """Return the diagonal of M: the degrees raised to a floor, or the largest for all rows."""
     return _raised(graph.degrees_, metric, floor)
@@ -392,14 +404,8 @@ def propagator(
     array([[0.667],
            [0.333]])
     """
-    if order is None and 1.0 - alpha < _NEAREST_TO_1:
-        raise ValueError(
-            Advice(
-                f"alpha={alpha!r} is so near to 1 that rounding would decide. Allowed: alpha up to "
-                f"1 - {_NEAREST_TO_1:g}.",
-                "{shorter_walk}",
-            )
-        )
+    if order is None:
+        refuse_nearly_1(alpha)
     weights = metric_weights(graph, metric, floor)
     tau = alpha / (1.0 - alpha)
     inner: Propagator
