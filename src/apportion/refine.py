@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from apportion._typing import FloatArray, IntArray
-from apportion.decode import Decoding, Quotas, bag_counts
+from apportion.decode import GRAIN, Decoding, Quotas, bag_counts
 from apportion.graph import Graph, smoothest, smoothness_of
 from apportion.progress import tell
 from apportion.threads import blockwise
@@ -19,9 +19,6 @@ _STARTS = 32
 _AVERAGINGS = 100
 _CLEARLY = 0.01
 _MOST_ROWS = 1000
-
-_ROUNDING = 1e-9
-"""Numbers between 0 and 1 that are closer than this are equal."""
 
 _CONVERGED = 1e-4
 """Soft labels of converged runs differ by less than this."""
@@ -91,7 +88,7 @@ def _ranks_beyond_rounding(values: FloatArray) -> FloatArray:
     that are left depend on the order of the rows.
     """
     order = np.argsort(values)
-    apart = np.diff(values[order], prepend=-np.inf) > _ROUNDING * np.abs(values).max()
+    apart = np.diff(values[order], prepend=-np.inf) > GRAIN * np.abs(values).max()
     levels = np.empty(len(values))
     levels[order] = np.cumsum(apart)
     return rankdata(levels)

@@ -432,11 +432,13 @@ def solve(
     descend = descend_with_momentum if momentum else descend_plainly
 
     ranks = np.arange(bags.n_rows) if ranks is None else ranks
-    ambiguous = may_be_ambiguous(graph, bags)
-    early = settings.stop == "settled" and not ambiguous
+    compared = not (literal or settings.prior_weight > 0)
+    settles = settings.stop == "settled"
+    ambiguous = (compared or settles) and may_be_ambiguous(graph, bags)
+    early = settles and not ambiguous
     decode = Quotas(bags, ranks) if early else None
 
-    probed = ambiguous and not (literal or settings.prior_weight > 0)
+    probed = compared and ambiguous
     n_probes = settings.n_probes if probed else 0
     with several_runs(PROPAGATING, "start", 1 + n_probes, at_most=True) as next_run:
 

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
+from apportion.tables import factorize
 
 When = Literal["time of day", "weekday", "elapsed time"]
 
@@ -144,7 +145,7 @@ def _is_even(values: FloatArray, steps: IntArray, owner: IntArray) -> bool:
 def _codes(participants: AnyArray | None, n: int) -> IntArray:
     if participants is None:
         return np.zeros(n, dtype=np.intp)
-    return np.unique(participants.astype(str), return_inverse=True)[1]
+    return factorize(participants, "participant")[0]
 
 
 def _centered(values: FloatArray, owner: IntArray) -> FloatArray:
