@@ -31,7 +31,7 @@ check: .venv/dev
 	$(BIN)/lint-imports
 
 reproduce: .venv/dev
-	$(BIN)/apportion reproduce --quick
+	$(BIN)/python -m experiments --quick
 
 # Random problems in random disguises, for ten minutes; SECONDS=60 for less.
 fuzz: .venv/dev

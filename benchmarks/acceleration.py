@@ -10,10 +10,10 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.preprocessing import scale
 
 from apportion import KNNGraph, Totals
-from apportion.bags import match_bags
+from apportion._core.descent import Settings, solve
 from apportion.datasets import make_bags, make_xor
-from apportion.graph import Graph
-from apportion.solve import Settings, solve
+from apportion.graphs import Graph
+from apportion.supervision.bags import match_bags
 
 DESIGNS = {"A": [0.6, 0.4, 0.5], "B": [0.85, 0.25, 0.4]}
 GAP = 1e-6

@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from apportion.distributed.cluster import _KEEP_MEMORY
-from apportion.progress import listening
+from apportion._dask.cluster import _KEEP_MEMORY
+from apportion._utils.progress import listening
 from clusters import FEATURES, overlapping_clusters
 
 BAG_ROWS = 1_000
@@ -103,7 +103,7 @@ def write_rows(folder: Path, given: argparse.Namespace) -> None:
 def alone(folder: Path, anchors: int | str) -> None:
     """Fit in one process, from reading to labels; the last line says how long that took."""
     from apportion import LPLLP, AnchorGraph
-    from apportion.distributed.partitions import side_by_side
+    from apportion._dask.partitions import side_by_side
 
     started = time.perf_counter()
     files = sorted((folder / "rows").glob("*.parquet"))
@@ -128,8 +128,8 @@ def alone(folder: Path, anchors: int | str) -> None:
 
 def on_cluster(folder: Path, workers: int, anchors: int | str) -> None:
     """Fit on a local cluster, from reading to labels; the last line says how long that took."""
+    from apportion._dask.cluster import started as cluster
     from apportion.distributed import LPLLP
-    from apportion.distributed.cluster import started as cluster
 
     with cluster(None, workers) as (client, where):
         print(where)

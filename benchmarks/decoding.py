@@ -10,9 +10,9 @@ import time
 import numpy as np
 
 from apportion import Totals
-from apportion.bags import match_bags
-from apportion.decode import quota
-from apportion.hashing import hash_ranks
+from apportion._core.decode import quota
+from apportion._utils.hashing import hash_ranks
+from apportion.supervision.bags import match_bags
 
 ROWS, CLASSES = 100_000, 10
 

@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from apportion._io.read import read_columns
 from apportion.datasets import load_sphere, make_smart_home
 from apportion.datasets.sphere import FIVE_GROUPS
-from apportion.files.read import read_columns
 from clusters import overlapping_clusters
 
 

@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-import apportion.solve as solving
+import apportion._core.descent as solving
 from apportion import LPLLP, AnchorGraph, KNNGraph, Totals
-from apportion.bags import match_bags
-from apportion.decode import Quotas
-from apportion.graph import propagate
-from apportion.graph.row_parts import row_parts
-from apportion.project import MassProjection
-from apportion.threads import in_threads, n_threads
+from apportion._core import propagation as propagate
+from apportion._core.decode import Quotas
+from apportion._core.projection import MassProjection
+from apportion._utils.threads import in_threads, n_threads
+from apportion.graphs._row_blocks import row_parts
+from apportion.supervision.bags import match_bags
 from clusters import overlapping_clusters
 
 

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from apportion._typing import AnyArray, BoolArray
+from apportion._io.read import read_columns
+from apportion._utils.typing import AnyArray, BoolArray
 from apportion.datasets import make_smart_home
-from apportion.files.read import read_columns
 
 
 def main() -> None:

@@ -24,12 +24,12 @@ import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
 from apportion import BagReport
+from apportion._io.read import read_columns
 from apportion.datasets import load_sphere, make_smart_home
-from apportion.files.read import read_columns
-from apportion.labelling import Answer
+from apportion.labeling.rows import Answer
+from apportion.plotting._row_map import RowsMap
+from apportion.plotting._timeline_data import SECOND, Times
 from apportion.report import Contents, Run, write_contents
-from apportion.views.rows_map import RowsMap
-from apportion.views.timeline import SECOND, Times
 from from_files import sphere_files
 
 MINUTES_A_DAY = 1440

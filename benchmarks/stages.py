@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from apportion import solve as solving
-from apportion.decode import Quotas
+from apportion._core import descent as solving
+from apportion._core import propagation as propagate
+from apportion._core.decode import Quotas
+from apportion._core.projection import MassProjection
 from apportion.estimators import _base, lp_llp
-from apportion.graph import anchor, base, knn, neighbours, propagate, rbf
-from apportion.project import MassProjection
+from apportion.graphs import _neighbors as neighbours
+from apportion.graphs import anchor, base, knn, rbf
 
 SEARCH = "neighbour search"
 GRAPH = "graph"
@@ -114,7 +116,7 @@ def peak_bytes() -> int:
 
 def bandwidth() -> float:
     """Return bytes a second through memory: a sum of two large arrays, in threads."""
-    from apportion.threads import in_threads, slices
+    from apportion._utils.threads import in_threads, slices
 
     n = 2**24
     a, b, c = np.ones(n), np.ones(n), np.zeros(n)

@@ -23,7 +23,7 @@ from sklearn.preprocessing import scale
 from apportion import LPLLP
 from apportion.__main__ import main as apportion
 from apportion.datasets import load_sphere, make_bags, make_smart_home
-from apportion.plots import BagReportDisplay, EnergyDisplay, SoftLabelsDisplay, TimelineDisplay
+from apportion.plotting import BagReportDisplay, EnergyDisplay, SoftLabelsDisplay, TimelineDisplay
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from from_files import sphere_files

@@ -12,8 +12,10 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.datasets import load_digits
 
 from apportion import LPLLP, AnchorGraph, IsolatedRowsWarning, Totals
+from apportion._core.propagation import propagator
 from apportion.datasets import make_bags
-from apportion.graph import KNNGraph, anchor, choice, choose_graph, propagator
+from apportion.graphs import KNNGraph, anchor, choose_graph
+from apportion.graphs import _choice as choice
 
 
 def dense(graph):
@@ -198,7 +200,7 @@ def test_impossible_parameters_are_refused(graph, message):
 
 
 def test_too_many_anchors_are_refused_before_they_are_allocated(monkeypatch):
-    from apportion import memory
+    from apportion._utils import memory
 
     graph = AnchorGraph(n_anchors=50).fit(some_rows())
     monkeypatch.setattr(memory, "free_bytes", lambda: 1000)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from apportion import SupervisionError, Totals
-from apportion.bags import match_bags
+from apportion.supervision.bags import match_bags
 
 TABLE = {"a": {"x": 0.5, "y": 0.5}, "b": {"x": 0.25, "y": 0.75}}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +17,16 @@ SMALL = ["--section", "xor", "--method", "majority", "--method", "lp-llp", "--re
 CLEAN = ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "APPORTION_SPHERE")
 
 
-def command(*words, cwd, **variables):
+def reproduce(*words, cwd, **variables):
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    return command(*words, cwd=cwd, module="experiments", PYTHONPATH=paths, **variables)
+
+
+def command(*words, cwd, module="apportion", **variables):
     environment = {name: value for name, value in os.environ.items() if name not in CLEAN}
     environment |= {"NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb", **variables}
     return subprocess.run(
-        [sys.executable, "-m", "apportion", *words],
+        [sys.executable, "-m", module, *words],
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -33,12 +39,12 @@ def command(*words, cwd, **variables):
 def test_version_and_help(tmp_path):
     assert command("version", cwd=tmp_path).stdout.strip() == apportion.__version__
     out = command("--help", cwd=tmp_path).stdout
-    assert "reproduce" in out
+    assert "diagnose" in out
     assert command(cwd=tmp_path).returncode == 2
 
 
 def test_reproduce_writes_tables_and_goes_on(tmp_path):
-    done = command("reproduce", *SMALL, "--protocol", "all rows", "--jobs", "1", cwd=tmp_path)
+    done = reproduce(*SMALL, "--protocol", "all rows", "--jobs", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Table 1: XOR, all rows")
     assert "1.00(–)" in done.stdout
@@ -48,13 +54,13 @@ def test_reproduce_writes_tables_and_goes_on(tmp_path):
         assert (out / f"tables.{ending}").stat().st_size > 100
     assert (out / "figures" / "accuracy-xor-all-rows.png").exists()
     assert [path.suffix for path in (out / "results").iterdir()] == [".parquet"]
-    again = command("reproduce", *SMALL, "--protocol", "all rows", "--format", "csv", cwd=tmp_path)
+    again = reproduce(*SMALL, "--protocol", "all rows", "--format", "csv", cwd=tmp_path)
     assert "all 16 trials have a result already" in again.stderr
     assert again.stdout.startswith("section,protocol,cell,method,mean")
-    shown = command("reproduce", "--tables-only", "--format", "latex", cwd=tmp_path)
+    shown = reproduce("--tables-only", "--format", "latex", cwd=tmp_path)
     assert r"\begin{tabular}" in shown.stdout
     assert shown.stdout.count("& LP-LLP & printed LP-LLP & bag majority") == 1
-    fewer = command("reproduce", "--tables-only", "--method", "majority", cwd=tmp_path)
+    fewer = reproduce("--tables-only", "--method", "majority", cwd=tmp_path)
     assert "LP-LLP" not in fewer.stdout.partition("\n\n")[2].partition("Bold")[0]
 
 
@@ -73,7 +79,7 @@ def test_reproduce_writes_tables_and_goes_on(tmp_path):
     ],
 )
 def test_wrong_options_are_explained(tmp_path, words, message):
-    done = command("reproduce", *words, cwd=tmp_path)
+    done = reproduce(*words, cwd=tmp_path)
     assert done.returncode != 0
     plain = " ".join(done.stderr.replace("│", " ").split())
     assert message in plain
@@ -83,7 +89,7 @@ def test_wrong_options_are_explained(tmp_path, words, message):
 
 def test_without_the_data_the_other_tables_are_made(tmp_path):
     words = ["--method", "majority", "--repetitions", "1", "--jobs", "1", "--out", "a[b]"]
-    done = command("reproduce", *words, cwd=tmp_path, PYTHONIOENCODING="ascii")
+    done = reproduce(*words, cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     said = " ".join(done.stderr.split())
     assert (tmp_path / "a[b]" / "tables.md").exists()

@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import apportion
-from apportion import _signals
+from apportion._utils import signals as _signals
 from apportion.cli.app import COMMANDS
-from apportion.saved import load_model, save_model
+from apportion.persistence import load_model, save_model
 from command_line import (
     KNOWN,
     day_files,

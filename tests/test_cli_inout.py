@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from apportion.cli.page import bag_codes
-from apportion.labelling import Supervision, label_rows
-from apportion.totals import Totals
+from apportion.labeling.rows import Supervision, label_rows
+from apportion.supervision.totals import Totals
 from command_line import KNOWN, cells_of, day_files, done, refused, table, windows, write
 
 DIARY = "participant,date,sleep,out\np1,2024-03-04,8,16\np1,2024-03-05,6,18\n"

@@ -17,8 +17,8 @@ import pytest
 import apportion
 from apportion import LPLLP, Totals
 from apportion.cli import app
-from apportion.labelling import REASONS
-from apportion.saved import load_model
+from apportion.labeling.rows import REASONS
+from apportion.persistence import load_model
 from command_line import (
     KNOWN,
     cells_of,
@@ -726,7 +726,7 @@ def test_help_names_every_option():
         assert result.exit_code == 0
         assert any(word in result.stdout for word in ("READINGS", "EVENTS", "FOLDER"))
     assert "[OPTIONS] [FOLDER]" in result.stdout or "FOLDER" in result.stdout
-    assert len(app.registered_commands) == 9
+    assert len(app.registered_commands) == 8
 
 
 # Activities that never happen, and what entries account for

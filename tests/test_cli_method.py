@@ -15,11 +15,11 @@ import pytest
 pytest.importorskip("typer")
 
 from apportion import LPLLP, KNNGraph, MeanMap
+from apportion._core.descent import Status
+from apportion.cli.console import OPTIONS, in_options
 from apportion.cli.method import estimator_of
 from apportion.cli.options import MethodOptions
-from apportion.cli.talk import OPTIONS, in_options
 from apportion.exceptions import PARAMETERS, Advice, message_of
-from apportion.solve import Status
 from command_line import KNOWN, day_files, done, refused, run, table, write
 
 

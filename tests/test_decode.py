@@ -10,12 +10,12 @@ from hypothesis.extra import numpy as hnp
 
 import reference
 from apportion import Totals
-from apportion.bags import match_bags
-from apportion.decode import quota, round_to_counts, threshold
+from apportion._core.decode import quota, round_to_counts, threshold
+from apportion._core.transport import exchanged, transport
+from apportion._utils.groups import Groups
+from apportion._utils.hashing import hash_ranks
 from apportion.exceptions import InputError
-from apportion.hashing import hash_ranks
-from apportion.multipliers import Groups
-from apportion.transport import exchanged, transport
+from apportion.supervision.bags import match_bags
 
 
 @given(

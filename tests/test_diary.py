@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from apportion.datasets import make_smart_home
 from apportion.datasets.smart_home import ACTIVITIES
-from apportion.diary import UNKNOWN, DiaryRules, diary_bags
 from apportion.exceptions import DiaryError
+from apportion.supervision.diary import UNKNOWN, DiaryRules, diary_bags
 
 DAY = "2024-03-04"
 START = datetime(2024, 3, 4, 6)

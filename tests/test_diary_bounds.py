@@ -7,16 +7,16 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from apportion.diary import DiaryRules
-from apportion.diary.bounds import (
+from apportion.exceptions import DiaryError
+from apportion.supervision.diary import DiaryRules
+from apportion.supervision.diary.bounds import (
     Durations,
     recorded_bounds,
     reported_durations,
     rounding_step,
 )
-from apportion.diary.entries import Entries
-from apportion.diary.fit import UNKNOWN, fit_entries
-from apportion.exceptions import DiaryError
+from apportion.supervision.diary.entries import Entries
+from apportion.supervision.diary.fit import UNKNOWN, fit_entries
 
 SLOT = 600.0
 RULES = {

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion.diary import diary_bags
-from apportion.diary.clock import (
+from apportion.exceptions import DiaryError
+from apportion.supervision.diary import diary_bags
+from apportion.supervision.diary.clock import (
     ends_to_absolute,
     first_showing,
     refuse_never_shown,
@@ -22,8 +23,7 @@ from apportion.diary.clock import (
     starts_to_absolute,
     zone_named,
 )
-from apportion.diary.times import read_times
-from apportion.exceptions import DiaryError
+from apportion.supervision.diary.times import read_times
 
 MINUTE = timedelta(minutes=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from apportion.diary import UNKNOWN, DiaryRules, diary_bags
 from apportion.exceptions import DiaryError
+from apportion.supervision.diary import UNKNOWN, DiaryRules, diary_bags
 
 MONDAY = np.datetime64("2024-03-04", "s")
 BY_HAND = DiaryRules(covers="recording", excess="scale")

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apportion.diary.durations import UNITS, Amount, read_amount, unit_in_name
-from apportion.diary.recording import window_seconds
 from apportion.exceptions import DiaryError
+from apportion.supervision.diary.durations import UNITS, Amount, read_amount, unit_in_name
+from apportion.supervision.diary.recording import window_seconds
 
 SPACES = ["", " ", "  ", "\t", "\u00a0", "\u202f", "\u2009"]
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import apportion
-from apportion.diary import DiaryRules, diary_bags
 from apportion.exceptions import DiaryError, FileError
+from apportion.supervision.diary import DiaryRules, diary_bags
 
 DAY = "2024-03-04"
 HOURS = np.arange("2024-03-04T00", "2024-03-05T00", dtype="M8[h]")
@@ -498,15 +498,15 @@ def test_every_option_in_a_message_is_one_of_the_commands():
     options = pytest.importorskip("apportion.cli.options")
     known = {f"--{name.replace('_', '-')}" for name in options.KnownOptions.__dataclass_fields__}
     room = Path(apportion.__file__).parent
-    events = room / "diary" / "events.py"
+    events = room / "supervision" / "diary" / "events.py"
     windows = pytest.importorskip("apportion.cli.windows").windows
     assert options_named([events]) <= {
         f"--{name.replace('_', '-')}" for name in inspect.signature(windows).parameters
     }
     sources = [
-        *({*(room / "diary").glob("*.py")} - {events}),
-        room / "files" / "sheet.py",
-        room / "files" / "text.py",
+        *({*events.parent.glob("*.py")} - {events}),
+        room / "_io" / "sheet.py",
+        room / "_io" / "text.py",
     ]
     named = options_named(sources)
     assert len(named) > 10

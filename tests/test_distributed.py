@@ -25,22 +25,27 @@ from sklearn.exceptions import ConvergenceWarning
 
 import apportion
 from apportion import AnchorGraph, Totals
-from apportion.bags import Bags
-from apportion.decode import Quotas
-from apportion.distributed import LPLLP, estimator, warn
-from apportion.distributed import cluster as cluster_module
-from apportion.distributed import labels as on_labels
-from apportion.distributed.bag_sums import BagSums, OfBags, bag_sums
-from apportion.distributed.checkpoint import Checkpoint, _digest
-from apportion.distributed.cluster import Cluster
-from apportion.distributed.decode import Cuts
-from apportion.distributed.fit import learn_anchors
-from apportion.distributed.footers import choose_features, read_footers
-from apportion.distributed.memory import Extent, bytes_a_row, bytes_a_worker, require_memory
-from apportion.distributed.output import write_part
-from apportion.distributed.sample import Head, Rows, merged
-from apportion.distributed.spanning import SpanningBags
-from apportion.distributed.steps import Answer
+from apportion import distributed as estimator
+from apportion._core.decode import Quotas
+from apportion._core.descent import Status
+from apportion._core.dual import SimplexResponse, meet_totals
+from apportion._dask import cluster as cluster_module
+from apportion._dask import labels as on_labels
+from apportion._dask import warn
+from apportion._dask.bag_sums import BagSums, OfBags, bag_sums
+from apportion._dask.checkpoint import Checkpoint, _digest
+from apportion._dask.cluster import Cluster
+from apportion._dask.decode import Cuts
+from apportion._dask.fit import learn_anchors
+from apportion._dask.footers import choose_features, read_footers
+from apportion._dask.memory import Extent, bytes_a_row, bytes_a_worker, require_memory
+from apportion._dask.output import write_part
+from apportion._dask.sample import Head, Rows, merged
+from apportion._dask.spanning import SpanningBags
+from apportion._dask.steps import Answer
+from apportion._utils.groups import Groups
+from apportion._utils.progress import listening
+from apportion.distributed import LPLLP
 from apportion.exceptions import (
     AmbiguousTotalsWarning,
     BagDesignWarning,
@@ -51,10 +56,8 @@ from apportion.exceptions import (
     IsolatedRowsWarning,
     OutputError,
 )
-from apportion.multipliers import Groups, SimplexResponse, meet_totals
-from apportion.progress import listening
-from apportion.saved import load_model, save_model
-from apportion.solve import Status
+from apportion.persistence import load_model, save_model
+from apportion.supervision.bags import Bags
 from command_line import done, files_of, refused, run, write
 
 dask = pytest.importorskip("dask")

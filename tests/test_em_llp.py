@@ -18,8 +18,8 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from apportion import EMLLP, MeanMap, PropSVM, Totals
-from apportion.bags import match_bags
-from apportion.baselines.expectation import QuantileBins, Rule, expectation_maximisation
+from apportion.estimators._expectation import QuantileBins, Rule, expectation_maximisation
+from apportion.supervision.bags import match_bags
 from test_inv_cal import clouds
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apportion.diary.events import windows_of_events
 from apportion.exceptions import DiaryError
+from apportion.supervision.diary.events import windows_of_events
 from command_line import cells_of, done, refused, table, write
 
 FIRST = datetime(2024, 3, 4)

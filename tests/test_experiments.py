@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from apportion.experiments import (
+from apportion._io.write import Outputs
+from apportion.metrics import bag_proportion_error
+from experiments import (
     METHODS,
     PROTOCOLS,
     SECTIONS,
@@ -33,10 +35,10 @@ from apportion.experiments import (
     to_markdown,
     to_text,
 )
-from apportion.experiments import figures as draw
-from apportion.experiments.printed import NOTES, PRINTED, Printed, best_printed
-from apportion.experiments.provenance import code_name
-from apportion.experiments.reproduce import (
+from experiments import figures as draw
+from experiments.printed import NOTES, PRINTED, Printed, best_printed
+from experiments.provenance import code_name
+from experiments.reproduce import (
     Poser,
     draw_figures,
     page,
@@ -44,10 +46,8 @@ from apportion.experiments.reproduce import (
     quick_plan,
     write_tables,
 )
-from apportion.experiments.sphere_recipes import mean_around, standardised
-from apportion.experiments.summary import direction, p_value
-from apportion.files.write import Outputs
-from apportion.metrics import bag_proportion_error
+from experiments.sphere_recipes import mean_around, standardised
+from experiments.summary import direction, p_value
 from sphere_folder import make_sphere_folder
 
 POSE = Poser(None, SECTIONS)
@@ -253,7 +253,7 @@ def test_odd_answers_are_failures(answer, message):
 
 
 def test_many_rows_are_gathered(tmp_path, monkeypatch):
-    monkeypatch.setattr("apportion.experiments.store._MOST_PARTS", 4)
+    monkeypatch.setattr("experiments.store._MOST_PARTS", 4)
     store = ResultStore(tmp_path)
     for trial in trials():
         store.add(run_trial(trial, POSE, FEW))

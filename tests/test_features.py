@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apportion._io.features import Feature, Recipe, choose_columns, learn_recipe
+from apportion._io.features.cells import MISSING, UNSEEN, codes_of, levels_of, numbers_of
 from apportion.exceptions import FileError, SavedModelError
-from apportion.features import Feature, Recipe, choose_columns, learn_recipe
-from apportion.features.cells import MISSING, UNSEEN, codes_of, levels_of, numbers_of
 
 
 def place(row):
@@ -195,7 +195,7 @@ def test_new_rows():
 
 
 def test_large_tables_are_held_in_single_precision(monkeypatch):
-    monkeypatch.setattr("apportion.features.recipe._SINGLE_FROM", 5)
+    monkeypatch.setattr("apportion._io.features.recipe._SINGLE_FROM", 5)
     table = pa.table({"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 4.0]})
     recipe, _ = learn(table)
     assert recipe.encode(table, place).rows.dtype == np.float32
@@ -342,7 +342,7 @@ def test_roles_are_no_features():
 
 @pytest.mark.parametrize("scale", [True, False])
 def test_single_precision_keeps_what_tells_rows_far_from_0_apart(scale, monkeypatch):
-    monkeypatch.setattr("apportion.features.recipe._SINGLE_FROM", 0)
+    monkeypatch.setattr("apportion._io.features.recipe._SINGLE_FROM", 0)
     times = np.arange(50.0)
     table = pa.table({"time": times + 1.7e9, "near": times})
     rows = learn(table, scale=scale)[0].encode(table, place).rows

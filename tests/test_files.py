@@ -19,16 +19,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apportion._io import csv_text
+from apportion._io.features.cells import numbers_of
+from apportion._io.read import no_column, place_in, read_columns
+from apportion._io.sheet import read_sheet, sheet_of
+from apportion._io.spreadsheet_safe import neutralised, write_table
+from apportion._io.text import encoding_of, refuse_bad_names
+from apportion._io.values import values_of
+from apportion._io.write import Outputs, replacing, require_writable
 from apportion.exceptions import FileError, OutputError
-from apportion.features.cells import numbers_of
-from apportion.files import csv_text
-from apportion.files.labels import neutralised, write_table
-from apportion.files.read import no_column, place_in, read_columns
-from apportion.files.sheet import read_sheet, sheet_of
-from apportion.files.text import encoding_of, refuse_bad_names
-from apportion.files.totals_table import read_totals
-from apportion.files.values import values_of
-from apportion.files.write import Outputs, replacing, require_writable
+from apportion.supervision.totals_table import read_totals
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 

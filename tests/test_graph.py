@@ -11,8 +11,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 import reference
-from apportion import memory
-from apportion.graph import KNNGraph, PrecomputedGraph, RBFGraph, weighted_neighbours
+from apportion._utils import memory
+from apportion.graphs import KNNGraph, PrecomputedGraph, RBFGraph, weighted_neighbours
 
 hostile = hnp.arrays(
     np.float64,

@@ -11,18 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from apportion import LPLLP, Totals
-from apportion.bags import match_bags
+from apportion._io.features import Feature, Recipe
+from apportion._io.features.cells import numbers_of
+from apportion._io.read import read_columns
+from apportion._io.sheet import read_sheet
+from apportion._io.tables import as_vector
+from apportion._io.text import refuse_bad_names
+from apportion._io.values import values_of
 from apportion.datasets import make_bags
-from apportion.diary import durations
-from apportion.diary.durations import unit_in_name
 from apportion.exceptions import FileError, SupervisionError
-from apportion.features import Feature, Recipe
-from apportion.features.cells import numbers_of
-from apportion.files.read import read_columns
-from apportion.files.sheet import read_sheet
-from apportion.files.text import refuse_bad_names
-from apportion.files.values import values_of
-from apportion.tables import as_vector
+from apportion.supervision.bags import match_bags
+from apportion.supervision.diary import durations
+from apportion.supervision.diary.durations import unit_in_name
 from command_line import cells_of, done, refused, write
 
 KNOWN = ("--bags", "bag", "--proportions", "totals.csv")

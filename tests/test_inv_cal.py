@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from apportion import InvCal, MeanMap, PropSVM, Totals
-from apportion.bags import match_bags
-from apportion.baselines.known_bags import known_bags
 from apportion.datasets import make_bags
+from apportion.estimators._known_bags import known_bags
+from apportion.supervision.bags import match_bags
 from reference import bag_mean_regression
 
 

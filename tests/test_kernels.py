@@ -12,16 +12,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
 
 from apportion import InvCal, MeanMap, PropSVM, Totals
-from apportion.bags import match_bags
-from apportion.baselines import kernels
-from apportion.baselines.kernels import (
+from apportion.estimators import _kernels as kernels
+from apportion.estimators._kernels import (
     Expansion,
     Kernel,
     centre_of,
     kernel_features,
     resolve_kernel,
 )
-from apportion.baselines.known_bags import known_bags
+from apportion.estimators._known_bags import known_bags
+from apportion.supervision.bags import match_bags
 
 X = np.random.default_rng(0).normal(size=(50, 3))
 Z = np.random.default_rng(1).normal(size=(40, 3))
@@ -112,7 +112,7 @@ def test_gamma_scale_is_that_of_scikit_learn_for_centred_features():
 
 
 def test_a_kernel_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
-    monkeypatch.setattr("apportion.memory.free_bytes", lambda: 1000)
+    monkeypatch.setattr("apportion._utils.memory.free_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match=r"kernel of 50 rows needs .* Use kernel='linear'"):
         PropSVM().fit(X, bags=np.arange(50) % 2, proportions=np.array([0.4, 0.6]))
     with pytest.raises(MemoryError, match=r"kernel of 50 bag means needs .* Use kernel='linear'"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from apportion import LPLLP, Totals
 from apportion.exceptions import SupervisionError
-from apportion.labelling import REASONS, Supervision, joined_codes, label_rows, renumbered
+from apportion.labeling.rows import REASONS, Supervision, joined_codes, label_rows, renumbered
 
 COUNTS = {"mon": {"a": 2, "b": 4}, "tue": {"a": 4, "b": 2}, "wed": {"a": 3, "b": 3}}
 

@@ -8,9 +8,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from apportion import BagDesignWarning, MeanMap, Totals
-from apportion.bags import match_bags
-from apportion.baselines.known_bags import known_bags
-from apportion.baselines.mean_operator import class_means, distrustful_c
+from apportion.estimators._known_bags import known_bags
+from apportion.estimators._mean_operator import class_means, distrustful_c
+from apportion.supervision.bags import match_bags
 from test_inv_cal import clouds
 
 

@@ -15,8 +15,10 @@ from apportion import (
     MissedNeighboursWarning,
     Totals,
 )
-from apportion.graph import knn, neighbours
-from apportion.graph.neighbours import (
+from apportion._utils.hashing import hash_ranks
+from apportion.graphs import _neighbors as neighbours
+from apportion.graphs import knn
+from apportion.graphs._neighbors import (
     FlatSearch,
     ListSearch,
     PairSearch,
@@ -25,7 +27,6 @@ from apportion.graph.neighbours import (
     distances_to,
     neighbour_search,
 )
-from apportion.hashing import hash_ranks
 
 
 def true_lists(X, k):

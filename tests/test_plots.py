@@ -23,19 +23,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 
 from apportion import LPLLP, InputError, InvCal, Totals
+from apportion._core.descent import Status
 from apportion.datasets import make_bags, make_smart_home
 from apportion.model_selection import ProportionSearchCV
-from apportion.plots import (
+from apportion.plotting import (
     BagReportDisplay,
     EnergyDisplay,
     SoftLabelsDisplay,
     TimelineDisplay,
 )
-from apportion.plots.drawing import paint, shown
-from apportion.solve import Status
-from apportion.views.looks import looks
-from apportion.views.timeline import DAY, SECOND
-from apportion.views.when import times_from
+from apportion.plotting._palette import looks
+from apportion.plotting._timeline_data import DAY, SECOND
+from apportion.plotting._timestamps import times_from
+from apportion.plotting.drawing import paint, shown
 
 HALF_AN_HOUR = timedelta(minutes=30)
 HOSTILE = ("$x_1$", "_hidden", "100%", r"\frac{1}{2}", "a\nb", "$", "<b>&amp;</b>", "\ud800")
@@ -173,7 +173,7 @@ def test_without_matplotlib_the_extra_is_named(wine, monkeypatch):
 
 
 def test_matplotlib_is_imported_when_a_plot_is_drawn():
-    code = "import sys, apportion.plots; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, apportion.plotting; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

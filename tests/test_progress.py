@@ -11,9 +11,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from apportion import LPLLP, RBFGraph, Totals
-from apportion.graph import anchor, neighbours
-from apportion.labelling import Supervision, label_rows
-from apportion.progress import listening, several_runs, tell, told
+from apportion._utils.progress import listening, several_runs, tell, told
+from apportion.graphs import _neighbors as neighbours
+from apportion.graphs import anchor
+from apportion.labeling.rows import Supervision, label_rows
 
 
 def some_bags(n=400, seed=0):
@@ -245,7 +246,7 @@ def test_participants_are_one_job():
 
 
 def test_lines_say_how_far_a_job_is_and_how_long_it_will_take(monkeypatch):
-    console = pytest.importorskip("apportion.cli.talk")
+    console = pytest.importorskip("apportion.cli.console")
     printed = []
     monkeypatch.setattr(console.talk, "print", printed.append)
     now = [0.0]
@@ -260,7 +261,7 @@ def test_lines_say_how_far_a_job_is_and_how_long_it_will_take(monkeypatch):
 
 
 def test_a_line_is_printed_also_when_nothing_is_reported(monkeypatch):
-    console = pytest.importorskip("apportion.cli.talk")
+    console = pytest.importorskip("apportion.cli.console")
     lines, enough = [], threading.Event()
 
     def note(line):
@@ -277,7 +278,7 @@ def test_a_line_is_printed_also_when_nothing_is_reported(monkeypatch):
 
 
 def test_a_bar_goes_on_within_a_job():
-    console = pytest.importorskip("apportion.cli.talk")
+    console = pytest.importorskip("apportion.cli.console")
     with console._bars() as bars:
         show = console._Bars(bars)
         show("propagating", 0.1, "start 1 of at most 9")

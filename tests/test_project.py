@@ -12,9 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 import reference
 from apportion import Totals
-from apportion.bags import match_bags
-from apportion.multipliers import Groups, SimplexResponse, meet_totals
-from apportion.project import MassProjection, reconcile
+from apportion._core.dual import SimplexResponse, meet_totals
+from apportion._core.projection import MassProjection, reconcile
+from apportion._utils.groups import Groups
+from apportion.supervision.bags import match_bags
 
 
 def random_problem(seed, *, intervals=False, spread=1.0, given_labels=False):
@@ -214,7 +215,7 @@ def test_reconcile_reports_totals_that_it_misses(monkeypatch):
     bags = match_bags(4, bags=["a", "a", "b", "b"], proportions={"a": 0.9, "b": 0.5})
     p = np.full((4, 2), 0.5)
     early = partial(meet_totals, max_iter=1)
-    monkeypatch.setattr("apportion.project.meet_totals", early)
+    monkeypatch.setattr("apportion._core.projection.meet_totals", early)
     with pytest.warns(ConvergenceWarning, match=r"1 bag of 2 could not be .* them 'a': .* class 0"):
         reconcile(p, bags)
 

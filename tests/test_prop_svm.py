@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from apportion import PropSVM, Totals
-from apportion.baselines.alternating_svm import PropSVMProblem
-from apportion.baselines.alternating_svm import alternating_svm as annealed
+from apportion._utils.groups import Groups
 from apportion.datasets import make_bags, make_xor
-from apportion.multipliers import Groups
+from apportion.estimators._alternating_svm import PropSVMProblem
+from apportion.estimators._alternating_svm import alternating_svm as annealed
 from reference import (
     alternating_svm,
     best_labels,

@@ -9,14 +9,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import reference
-from apportion.graph import (
-    PrecomputedGraph,
-    Propagated,
-    metric_weights,
-    propagate,
-    propagator,
-    row_parts,
-)
+from apportion._core import propagation as propagate
+from apportion._core.propagation import Propagated, metric_weights, propagator
+from apportion.graphs import PrecomputedGraph
+from apportion.graphs import _row_blocks as row_parts
 
 
 def random_graph(n, seed, density=1.0):

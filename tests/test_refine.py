@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apportion import LPLLP, KNNGraph, Totals
-from apportion.bags import match_bags
+from apportion._core.decode import Quotas, quota
+from apportion._core.refine import _random_orders, clearly_smoother, refine
+from apportion._utils.hashing import hash_ranks
 from apportion.datasets import make_bags, make_half_kernel
-from apportion.decode import Quotas, quota
-from apportion.hashing import hash_ranks
-from apportion.refine import _random_orders, clearly_smoother, refine
+from apportion.supervision.bags import match_bags
 
 
 @given(seed=st.integers(0, 10**5), c=st.integers(2, 4))

@@ -41,7 +41,7 @@ from apportion import (
 )
 from apportion.bag_report import BagReport
 from apportion.exceptions import DiaryError, OutputError
-from apportion.labelling import (
+from apportion.labeling.rows import (
     REASONS,
     Answer,
     Supervision,
@@ -50,6 +50,11 @@ from apportion.labelling import (
     places_among,
     reasons_of,
 )
+from apportion.persistence import load_model, save_model
+from apportion.plotting._glossary import glossary
+from apportion.plotting._palette import looks
+from apportion.plotting._row_map import MOST_ROWS, RowsMap
+from apportion.plotting._timeline_data import SECOND, Times, timeline_of
 from apportion.report import Contents, Run, page, require_tools, write_contents
 from apportion.report.contents import (
     MOST_MAPS,
@@ -62,11 +67,6 @@ from apportion.report.contents import (
 from apportion.report.document import MOST_DRAWN, document_of
 from apportion.report.page import page_of
 from apportion.report.verdict import agreement_of, verdict_on
-from apportion.saved import load_model, save_model
-from apportion.views.glossary import glossary
-from apportion.views.looks import looks
-from apportion.views.rows_map import MOST_ROWS, RowsMap
-from apportion.views.timeline import SECOND, Times, timeline_of
 
 ESTIMATORS = {
     "LPLLP": LPLLP(random_state=0),

@@ -17,11 +17,11 @@ from sklearn.preprocessing import scale
 from apportion import LPLLP, InvCal, LabelPropagation
 from apportion.bag_report import BagReport
 from apportion.datasets import make_smart_home
-from apportion.labelling import Answer
+from apportion.labeling.rows import Answer
+from apportion.plotting._palette import looks
+from apportion.plotting._row_map import RowsMap
+from apportion.plotting._timeline_data import SECOND, Times
 from apportion.report import Contents, Run, write_contents, write_report
-from apportion.views.looks import looks
-from apportion.views.rows_map import RowsMap
-from apportion.views.timeline import SECOND, Times
 from browser import opened, texts, until
 from command_line import done, table, write
 

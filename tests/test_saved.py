@@ -28,11 +28,11 @@ from apportion import (
     RBFGraph,
     Totals,
 )
-from apportion import zipped as zipped_room
+from apportion._io import archive as zipped_room
 from apportion.datasets import make_bags
 from apportion.exceptions import OutputError, SavedModelError
-from apportion.graph import Graph
-from apportion.saved import SavedModel, contains_rows, load_model, save_model
+from apportion.graphs import Graph
+from apportion.persistence import SavedModel, contains_rows, load_model, save_model
 
 GRAPHS = {
     "auto": "auto",
@@ -261,7 +261,7 @@ def test_a_model_that_cannot_be_saved_leaves_the_one_that_is_there(monkeypatch, 
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("apportion.zipped.npy.write_array", full)
+    monkeypatch.setattr("apportion._io.archive.npy.write_array", full)
     with pytest.raises(OutputError, match=r"model cannot be written: no space left on device"):
         save_model(tmp_path / "model", model)
     assert (tmp_path / "model").read_bytes() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import apportion
-from apportion.hashing import hash_ranks, row_hashes
+from apportion._utils.hashing import hash_ranks, row_hashes
 
 ROOT = Path(__file__).parents[1]
 
@@ -101,6 +102,9 @@ def test_pages_print_what_they_say(page, tmp_path):
     assert blocks
     mark = "#-- next block --#"
     code = f"print({mark!r})\n".join(code for code, _ in blocks)
-    out = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=tmp_path)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    out = subprocess.check_output(
+        [sys.executable, "-c", code], text=True, cwd=tmp_path, env=environment
+    )
     for printed, (_, wanted) in zip(out.split(mark), blocks, strict=True):
         assert printed.strip() == wanted.strip()

@@ -10,15 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-import apportion.solve as solve_module
+import apportion._core.descent as solve_module
 import reference
 from apportion import KNNGraph, PrecomputedGraph, RBFGraph, Totals
-from apportion.bags import match_bags
-from apportion.datasets import make_bags, make_xor
-from apportion.decode import quota
-from apportion.graph import Propagated, propagator
-from apportion.project import MassProjection
-from apportion.solve import (
+from apportion._core.decode import quota
+from apportion._core.descent import (
     Problem,
     Settings,
     Status,
@@ -28,6 +24,10 @@ from apportion.solve import (
     stands_alone,
     unsupervised_rows,
 )
+from apportion._core.projection import MassProjection
+from apportion._core.propagation import Propagated, propagator
+from apportion.datasets import make_bags, make_xor
+from apportion.supervision.bags import match_bags
 
 
 def small_problem(seed, n=18, shares=(0.5, 1 / 3, 5 / 6)):

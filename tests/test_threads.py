@@ -19,14 +19,14 @@ from apportion import (
     MeanMap,
     RBFGraph,
     Totals,
-    project,
-    threads,
 )
-from apportion.decode import Quotas
-from apportion.graph import propagate
-from apportion.graph.propagate import Cholesky
-from apportion.hashing import hash_ranks, row_hashes
-from apportion.threads import in_threads, n_threads, reproducible_sums, slices
+from apportion._core import projection as project
+from apportion._core import propagation as propagate
+from apportion._core.decode import Quotas
+from apportion._core.propagation import Cholesky
+from apportion._utils import threads
+from apportion._utils.hashing import hash_ranks, row_hashes
+from apportion._utils.threads import in_threads, n_threads, reproducible_sums, slices
 
 
 def test_results_come_in_the_order_of_the_items():
@@ -168,7 +168,7 @@ def test_ranks_tell_equal_rows_apart():
 
 @pytest.mark.parametrize("c", [2, 3])
 def test_blocks_of_bags_do_not_change_the_answer(monkeypatch, c):
-    from apportion.bags import match_bags
+    from apportion.supervision.bags import match_bags
 
     rng = np.random.default_rng(c)
     codes, labels = rng.integers(0, 40, 600), rng.integers(0, c, 600)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from apportion import SupervisionError, Totals
-from apportion.bags import match_bags
 from apportion.exceptions import compared
-from apportion.totals import masses_for, tighten
+from apportion.supervision.bags import match_bags
+from apportion.supervision.totals import masses_for, tighten
 
 SHARES = {"mon": {"sit": 0.25, "walk": 0.75}, "tue": {"sit": 1.0, "walk": 0.0}}
 EXPECTED = np.array([[0.25, 0.75], [1.0, 0.0]])

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from apportion import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
-from apportion.diary import diary_bags
-from apportion.diary.clock import shown_by
-from apportion.views.looks import NO_LABEL, looks
-from apportion.views.rows_map import MOST_ROWS, N_NEIGHBOURS, map_of_features, map_of_graph
-from apportion.views.timeline import DAY, SECOND, Times, timeline_of
-from apportion.views.when import times_of_diary
+from apportion.plotting._palette import NO_LABEL, looks
+from apportion.plotting._row_map import MOST_ROWS, N_NEIGHBOURS, map_of_features, map_of_graph
+from apportion.plotting._timeline_data import DAY, SECOND, Times, timeline_of
+from apportion.plotting._timestamps import times_of_diary
+from apportion.supervision.diary import diary_bags
+from apportion.supervision.diary.clock import shown_by
 
 EPOCH = datetime(1970, 1, 1)
 

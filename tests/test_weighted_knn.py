@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from apportion import KNNGraph, LabelPropagation, WeightedKNN
-from apportion.bags import match_bags
+from apportion.supervision.bags import match_bags
 from reference import knn_similarities, nearest_neighbours_vote
 from test_inv_cal import clouds
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from apportion._io.features import Clock
+from apportion._io.features.timestamps import when_by_name
 from apportion.datasets import make_smart_home
-from apportion.features import Clock
-from apportion.features.when import when_by_name
 from command_line import done, write
 
 DAY = np.timedelta64(1, "D")

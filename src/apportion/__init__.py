@@ -1,6 +1,6 @@
 """Learning with label proportions: a label for every row when only group totals are known."""
 
-from apportion import _signals as _signals  # before all that takes a second to load
+import apportion._utils.signals  # noqa: F401  before all that takes a second to load
 
 # isort: split
 
@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from apportion._io.parquet import read_rows
     from apportion.bag_report import BagReport
-    from apportion.diagnosis import Diagnosis, diagnose
     from apportion.estimators import (
         EMLLP,
         LPLLP,
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
         SavedModelError,
         SupervisionError,
     )
-    from apportion.graph import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
-    from apportion.parquet import read_rows
+    from apportion.graphs import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
     from apportion.report import write_report
-    from apportion.totals import Totals
+    from apportion.supervision.diagnosis import Diagnosis, diagnose
+    from apportion.supervision.totals import Totals
 
     __version__: str
 
@@ -76,25 +76,25 @@ __all__ = [
 # like a public name: importing it would put the module in the place of that name.
 _DEFINED_IN = {
     "bag_report": "BagReport",
-    "diagnosis": "Diagnosis diagnose",
+    "supervision.diagnosis": "Diagnosis diagnose",
     "estimators": "EMLLP LPLLP InvCal LabelPropagation MeanMap PropSVM WeightedKNN",
     "exceptions": "AmbiguousTotalsWarning BagDesignWarning DiaryError DuplicateRowsWarning "
     "FileError InputError IsolatedRowsWarning MissedNeighboursWarning OutputError SavedModelError "
     "SupervisionError",
-    "graph": "AnchorGraph KNNGraph PrecomputedGraph RBFGraph",
-    "parquet": "read_rows",
+    "graphs": "AnchorGraph KNNGraph PrecomputedGraph RBFGraph",
+    "_io.parquet": "read_rows",
     "report": "write_report",
-    "totals": "Totals",
+    "supervision.totals": "Totals",
 }
 _MODULE_OF = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}
 _PUBLIC_MODULES = (
     "datasets",
     "estimators",
     "exceptions",
-    "graph",
+    "graphs",
     "metrics",
     "model_selection",
-    "plots",
+    "plotting",
     "report",
 )
 

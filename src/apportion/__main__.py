@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
-from apportion._signals import Stopped, end_at_once, say_stopped, stop_cleanly
+from apportion._utils.signals import Stopped, end_at_once, say_stopped, stop_cleanly
 
 
 def main() -> None:
-    """Run the command line; errors that a user can mend are one line on stderr."""
+    """Run the command line; an error that the user can fix is one line on stderr."""
+    run(_app)
+
+
+def _app() -> Callable[[], Any]:
+    from apportion.cli import app
+
+    return app
+
+
+def run(load: Callable[[], Callable[[], Any]]) -> None:
+    """Import a command line and run it, so that a signal ends it without a traceback."""
     end_at_once()
     try:
-        from apportion.cli import app
+        app = load()
     except ModuleNotFoundError as error:
         sys.exit(f"The command line needs {error.name}: install apportion[cli].")
     for stream in (sys.stdout, sys.stderr):

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from apportion._typing import AnyArray, FloatArray, IntArray
-from apportion.bags import Bags
-from apportion.decode import Decoding
+from apportion._core.decode import Decoding
+from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.metrics import rows_to_change
+from apportion.supervision.bags import Bags
 
 _SHOWN = 12
 

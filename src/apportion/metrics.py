@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from scipy.special import kl_div
 
-from apportion._typing import AnyArray, FloatArray
-from apportion.bags import Bags, match_bags
-from apportion.graph import Graph
-from apportion.multipliers import nearest_totals
-from apportion.tables import factorize, unknown_class
+from apportion._io.tables import factorize, unknown_class
+from apportion._utils.box_projection import nearest_totals
+from apportion._utils.typing import AnyArray, FloatArray
+from apportion.graphs import Graph
+from apportion.supervision.bags import Bags, match_bags
 
 
 def bag_proportion_error(labels: Any, bags: Any, proportions: Any) -> float:
@@ -98,7 +98,7 @@ def smoothness(labels: Any, graph: Graph) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from apportion.graph import KNNGraph
+    >>> from apportion.graphs import (KNNGraph)
     >>> graph = KNNGraph(n_neighbors=1).fit(np.array([[0.0], [0.1], [5.0], [5.1]]))
     >>> smoothness(["a", "a", "b", "b"], graph)
     1.0

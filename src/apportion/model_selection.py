@@ -19,17 +19,17 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from apportion._typing import AnyArray, FloatArray, IntArray
+from apportion._core.decode import quota
+from apportion._core.projection import reconcile
+from apportion._io.tables import factorize
+from apportion._utils.hashing import hash_ranks
+from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport
-from apportion.bags import match_bags
-from apportion.decode import quota
 from apportion.exceptions import SupervisionError
-from apportion.graph import Graph, KNNGraph
-from apportion.hashing import hash_ranks
+from apportion.graphs import Graph, KNNGraph
 from apportion.metrics import bag_deviances, bag_errors, soft
-from apportion.project import reconcile
-from apportion.tables import factorize
-from apportion.totals import as_totals, sorted_classes
+from apportion.supervision.bags import match_bags
+from apportion.supervision.totals import as_totals, sorted_classes
 
 METRICS = ("absolute_error", "deviance", "smoothness")
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from apportion._typing import IntArray
+from apportion._io.features import Recipe
+from apportion._io.spreadsheet_safe import write_csv, write_table
+from apportion._io.values import delimiter_in, values_of
+from apportion._io.write import Outputs
+from apportion._utils.typing import IntArray
+from apportion.cli.console import CommandLineError, on_stdout
 from apportion.cli.options import OutputOptions
-from apportion.cli.talk import CommandLineError, on_stdout
 from apportion.exceptions import OutputError, counted, name_some
-from apportion.features import Recipe
-from apportion.files.labels import write_csv, write_table
-from apportion.files.values import delimiter_in, values_of
-from apportion.files.write import Outputs
-from apportion.labelling import Answer, places_among
-from apportion.views.timeline import SECOND, Times, episodes_of
-from apportion.views.when import iso_of
+from apportion.labeling.rows import Answer, places_among
+from apportion.plotting._timeline_data import SECOND, Times, episodes_of
+from apportion.plotting._timestamps import iso_of
 
 
 def refuse_inputs(path: Path, inputs: Iterable[Path | None]) -> None:

@@ -11,8 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 import apportion
-from apportion._signals import ending_at_once
-from apportion.cli.talk import print_out, with_exit_codes
+from apportion._utils.signals import ending_at_once
+from apportion.cli.console import print_out, with_exit_codes
 
 COMMANDS = {
     "label": "Label every row of READINGS from its bags' totals or from a diary.",
@@ -23,7 +23,6 @@ COMMANDS = {
     "windows": "Turn the EVENTS of sensors into windows that 'apportion label' can read.",
     "cluster": "Label the rows of a FOLDER of Parquet files on a Dask cluster.",
     "demo": "Make up a week of people in a smart home and label it from their diaries.",
-    "reproduce": "Regenerate the paper's tables and figures, with the printed figures beside ours.",
 }
 """The commands that are imported when they are asked for, and the first line of their help.
 

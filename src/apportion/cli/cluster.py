@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from apportion.cli.inputs import feature_notes, when_notes
-from apportion.cli.show import show_bags
-from apportion.cli.talk import (
+from apportion._io.features.timestamps import when_by_name
+from apportion._io.sheet import read_sheet
+from apportion._utils.progress import tell
+from apportion.cli.console import (
     CommandLineError,
     in_options,
     log_said,
@@ -19,12 +20,11 @@ from apportion.cli.talk import (
     stages,
     with_exit_codes,
 )
+from apportion.cli.inputs import feature_notes, when_notes
+from apportion.cli.show import show_bags
 from apportion.exceptions import counted, message_of
-from apportion.features.when import when_by_name
-from apportion.files.sheet import read_sheet
-from apportion.files.totals_table import Unit, read_totals
-from apportion.progress import tell
-from apportion.views.glossary import Explanations
+from apportion.plotting._glossary import Explanations
+from apportion.supervision.totals_table import Unit, read_totals
 
 
 @with_exit_codes
@@ -120,10 +120,10 @@ def cluster(
         raise CommandLineError("--workers is for a local cluster: leave out it or --scheduler.")
     if not 0 < alpha < 1:
         raise CommandLineError(f"--alpha must be above 0 and below 1. Got {alpha:g}.")
+    from apportion._dask.cluster import started
+    from apportion._dask.footers import choose_features, read_footers, require_columns
+    from apportion._dask.output import refuse_output
     from apportion.distributed import LPLLP
-    from apportion.distributed.cluster import started
-    from apportion.distributed.footers import choose_features, read_footers, require_columns
-    from apportion.distributed.output import refuse_output
 
     read = sorted(folder.glob("*.parquet"))
     totals = read_totals(read_sheet(proportions), bags, unit).totals

@@ -9,15 +9,15 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from apportion._typing import BoolArray
+from apportion._io.write import Outputs, require_writable
+from apportion._utils.typing import BoolArray
+from apportion.cli.console import talk, with_exit_codes
 from apportion.cli.label import label_file
 from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, OutputOptions
-from apportion.cli.talk import talk, with_exit_codes
 from apportion.datasets import SmartHome, make_smart_home
-from apportion.diary import UNKNOWN
 from apportion.exceptions import counted
-from apportion.files.write import Outputs, require_writable
-from apportion.labelling import Labelled
+from apportion.labeling.rows import Labelled
+from apportion.supervision.diary import UNKNOWN
 
 
 @with_exit_codes

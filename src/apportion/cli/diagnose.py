@@ -9,14 +9,14 @@ import numpy as np
 import typer
 
 import apportion
+from apportion.cli.console import print_out, say, stages, with_exit_codes
 from apportion.cli.inputs import read_inputs
 from apportion.cli.options import KnownOptions, with_groups
 from apportion.cli.summary import as_json
-from apportion.cli.talk import print_out, say, stages, with_exit_codes
-from apportion.diagnosis import Diagnosis
-from apportion.diagnosis import diagnose as diagnosis_of
 from apportion.exceptions import name_some
-from apportion.views.glossary import Explanations
+from apportion.plotting._glossary import Explanations
+from apportion.supervision.diagnosis import Diagnosis
+from apportion.supervision.diagnosis import diagnose as diagnosis_of
 
 
 @with_exit_codes

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from apportion._typing import AnyArray, BoolArray, IntArray
+from apportion._io.read import place_in, read_columns
+from apportion._io.spreadsheet_safe import guarded
+from apportion._io.tables import first_called, is_missing, plain_name
+from apportion._io.text import PARQUET_ENDINGS, ending_of
+from apportion._io.values import values_of
+from apportion._io.workbook import WORKBOOK_ENDINGS
+from apportion._utils.typing import AnyArray, BoolArray, IntArray
 from apportion.cli.known import given_labels, require_column
-from apportion.diary.recording import marks_of, says_yes_or_no
-from apportion.diary.table import Table
-from apportion.diary.times import Instants, read_times
 from apportion.exceptions import DiaryError, FileError, counted, name_some
-from apportion.files.labels import guarded
-from apportion.files.read import place_in, read_columns
-from apportion.files.text import PARQUET_ENDINGS, ending_of
-from apportion.files.values import values_of
-from apportion.files.workbook import WORKBOOK_ENDINGS
-from apportion.tables import first_called, is_missing, plain_name
-from apportion.views.timeline import Times
+from apportion.plotting._timeline_data import Times
+from apportion.supervision.diary.recording import marks_of, says_yes_or_no
+from apportion.supervision.diary.table import Table
+from apportion.supervision.diary.times import Instants, read_times
 
 MARKS = ("given", "corrected", "changed", "keep")
 """Columns of a table of labels that say which rows count, or hold the labels that do."""

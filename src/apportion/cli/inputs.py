@@ -9,7 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from apportion._typing import AnyArray
+from apportion._io.features import Clock, Recipe, choose_columns, learn_recipe
+from apportion._io.features.cells import numbers_of
+from apportion._io.features.timestamps import When, when_by_name, why_left_out
+from apportion._io.read import place_in, read_columns
+from apportion._io.tables import first_called, is_missing, plain_name
+from apportion._io.values import delimiter_in, values_of
+from apportion._utils.progress import tell
+from apportion._utils.typing import AnyArray
 from apportion.cli.given import Rows, read_given, require_given_columns, unused_notes
 from apportion.cli.known import (
     known_from_diary,
@@ -18,20 +25,13 @@ from apportion.cli.known import (
     require_one_source,
 )
 from apportion.cli.options import FeatureOptions, KnownOptions
-from apportion.diary.recording import WINDOW_ROLES
-from apportion.diary.table import Table
 from apportion.exceptions import FileError, InputError, counted, name_some
-from apportion.features import Clock, Recipe, choose_columns, learn_recipe
-from apportion.features.cells import numbers_of
-from apportion.features.when import When, when_by_name, why_left_out
-from apportion.files.read import place_in, read_columns
-from apportion.files.values import delimiter_in, values_of
-from apportion.labelling import Supervision
-from apportion.progress import tell
-from apportion.tables import first_called, is_missing, plain_name
-from apportion.totals import Totals, sorted_classes
-from apportion.views.timeline import Times
-from apportion.views.when import times_from
+from apportion.labeling.rows import Supervision
+from apportion.plotting._timeline_data import Times
+from apportion.plotting._timestamps import times_from
+from apportion.supervision.diary.recording import WINDOW_ROLES
+from apportion.supervision.diary.table import Table
+from apportion.supervision.totals import Totals, sorted_classes
 
 _USUAL_IDS = ("id", "row_id", "window_id", "window", "unique_id", "uuid")
 

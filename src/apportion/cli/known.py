@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from apportion._typing import AnyArray
+from apportion._io.read import no_column
+from apportion._io.sheet import read_sheet
+from apportion._io.tables import factorize, plain_name, plain_names, respelled
+from apportion._utils.typing import AnyArray
+from apportion.cli.console import CommandLineError
 from apportion.cli.options import KnownOptions
-from apportion.cli.talk import CommandLineError
-from apportion.diary import UNKNOWN, DiaryBags, DiaryRules, diary_bags
-from apportion.diary.columns import ROLES
-from apportion.diary.recording import WINDOW_ROLES
 from apportion.exceptions import FileError, SupervisionError, compared, counted, name_some
-from apportion.files.read import no_column
-from apportion.files.sheet import read_sheet
-from apportion.files.totals_table import TotalsTable, read_totals
-from apportion.labelling import Supervision
-from apportion.tables import factorize, plain_name, plain_names, respelled
-from apportion.views.timeline import Times
-from apportion.views.when import times_of_diary
+from apportion.labeling.rows import Supervision
+from apportion.plotting._timeline_data import Times
+from apportion.plotting._timestamps import times_of_diary
+from apportion.supervision.diary import UNKNOWN, DiaryBags, DiaryRules, diary_bags
+from apportion.supervision.diary.columns import ROLES
+from apportion.supervision.diary.recording import WINDOW_ROLES
+from apportion.supervision.totals_table import TotalsTable, read_totals
 
 NONWEAR = "the marks of non-wear"
 _MUCH_UNKNOWN = 0.05

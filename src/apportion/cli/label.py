@@ -10,6 +10,11 @@ from typing import Annotated
 import typer
 
 import apportion
+from apportion._io.features import Encoded, Recipe
+from apportion._io.spreadsheet_safe import require_ending, write_table
+from apportion._io.tables import plain_name
+from apportion._io.write import Outputs, require_writable
+from apportion._utils.progress import tell
 from apportion.cli.answer import (
     answer_table,
     episodes_table,
@@ -18,6 +23,14 @@ from apportion.cli.answer import (
     require_share,
     times_to_write,
     write_answer,
+)
+from apportion.cli.console import (
+    CommandLineError,
+    in_options,
+    print_out,
+    say,
+    stages,
+    with_exit_codes,
 )
 from apportion.cli.inputs import (
     Inputs,
@@ -39,24 +52,11 @@ from apportion.cli.options import (
 from apportion.cli.page import command_line, contents_of_fit, require_page
 from apportion.cli.show import show_report
 from apportion.cli.summary import as_json, summary_of, with_summary
-from apportion.cli.talk import (
-    CommandLineError,
-    in_options,
-    print_out,
-    say,
-    stages,
-    with_exit_codes,
-)
 from apportion.exceptions import FileError, GivenLabelError, SupervisionError, counted, name_some
-from apportion.features import Encoded, Recipe
-from apportion.files.labels import require_ending, write_table
-from apportion.files.write import Outputs, require_writable
-from apportion.labelling import Answer, Labelled, kept_and_uncertain, label_rows, renumbered
-from apportion.progress import tell
+from apportion.labeling.rows import Answer, Labelled, kept_and_uncertain, label_rows, renumbered
+from apportion.persistence import contains_rows, save_model
+from apportion.plotting._glossary import Explanations
 from apportion.report import page_bytes
-from apportion.saved import contains_rows, save_model
-from apportion.tables import plain_name
-from apportion.views.glossary import Explanations
 
 _OFTEN = 0.05
 """Columns that are missing in a larger share of the rows than this are named."""

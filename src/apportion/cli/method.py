@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from apportion.cli.console import CommandLineError, in_options
 from apportion.cli.options import MethodOptions
-from apportion.cli.talk import CommandLineError, in_options
 from apportion.estimators import LPLLP, InvCal, MeanMap
-from apportion.graph import KNNGraph
+from apportion.graphs import KNNGraph
 from apportion.report import Run
 from apportion.report.contents import run_of
 

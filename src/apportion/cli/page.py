@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from apportion._typing import AnyArray, IntArray
+from apportion._io.tables import plain_name
+from apportion._utils.typing import AnyArray, IntArray
 from apportion.bag_report import BagReport
 from apportion.cli.inputs import Inputs, times_of
 from apportion.cli.method import run_in_options
-from apportion.diagnosis import Diagnosis
 from apportion.exceptions import OutputError
-from apportion.labelling import Answer, Labelled
+from apportion.labeling.rows import Answer, Labelled
+from apportion.plotting._row_map import RowsMap
 from apportion.report import Contents, Run, require_tools
 from apportion.report.contents import maps_of, name_of
-from apportion.tables import plain_name
-from apportion.views.rows_map import RowsMap
+from apportion.supervision.diagnosis import Diagnosis
 
 _ENDINGS = (".html", ".htm")
 

@@ -13,7 +13,14 @@ import numpy as np
 import typer
 
 import apportion
-from apportion._typing import AnyArray, BoolArray, FloatArray
+from apportion._io.features import Recipe
+from apportion._io.read import place_in, read_columns
+from apportion._io.spreadsheet_safe import require_ending
+from apportion._io.tables import is_missing, plain_name
+from apportion._io.text import require_file
+from apportion._io.write import Outputs, require_writable
+from apportion._utils.progress import tell
+from apportion._utils.typing import AnyArray, BoolArray, FloatArray
 from apportion.cli.answer import (
     answer_table,
     kept_columns,
@@ -22,24 +29,17 @@ from apportion.cli.answer import (
     times_to_write,
     write_answer,
 )
+from apportion.cli.console import CommandLineError, print_out, say, stages, with_exit_codes
 from apportion.cli.inputs import id_column, times_of
 from apportion.cli.known import require_column
 from apportion.cli.label import missing_notes, uncertain_notes
 from apportion.cli.options import OutputOptions, with_groups
 from apportion.cli.summary import as_json, labelled_share
-from apportion.cli.talk import CommandLineError, print_out, say, stages, with_exit_codes
-from apportion.diary.recording import marks_of
-from apportion.diary.table import Table
 from apportion.exceptions import FileError, SavedModelError, counted
-from apportion.features import Recipe
-from apportion.files.labels import require_ending
-from apportion.files.read import place_in, read_columns
-from apportion.files.text import require_file
-from apportion.files.write import Outputs, require_writable
-from apportion.labelling import Answer, joined_codes, places_among, reasons_of, uncertain_rows
-from apportion.progress import tell
-from apportion.saved import SavedModel, load_model
-from apportion.tables import is_missing, plain_name
+from apportion.labeling.rows import Answer, joined_codes, places_among, reasons_of, uncertain_rows
+from apportion.persistence import SavedModel, load_model
+from apportion.supervision.diary.recording import marks_of
+from apportion.supervision.diary.table import Table
 
 
 @with_exit_codes

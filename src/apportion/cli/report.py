@@ -10,8 +10,15 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from apportion._typing import AnyArray, FloatArray
+from apportion._io.read import place_in, read_columns
+from apportion._io.spreadsheet_safe import guarded
+from apportion._io.tables import plain_name
+from apportion._io.values import values_of
+from apportion._io.write import require_writable
+from apportion._utils.progress import tell
+from apportion._utils.typing import AnyArray, FloatArray
 from apportion.cli.answer import refuse_inputs, times_to_write
+from apportion.cli.console import say, stages, with_exit_codes
 from apportion.cli.inputs import (
     Features,
     Inputs,
@@ -25,19 +32,12 @@ from apportion.cli.known import given_labels
 from apportion.cli.options import FeatureOptions, KnownOptions, with_groups
 from apportion.cli.page import command_line, contents_of, require_page
 from apportion.cli.summary import read_summary, summary_in
-from apportion.cli.talk import say, stages, with_exit_codes
 from apportion.exceptions import FileError, SupervisionError, counted, name_some
-from apportion.files.labels import guarded
-from apportion.files.read import place_in, read_columns
-from apportion.files.values import values_of
-from apportion.files.write import require_writable
-from apportion.graph import choose_graph
-from apportion.labelling import Answer, Judged, judge, places_among, renumbered
-from apportion.progress import tell
+from apportion.graphs import choose_graph
+from apportion.labeling.rows import Answer, Judged, judge, places_among, renumbered
+from apportion.plotting._row_map import RowsMap, map_of_graph
 from apportion.report import write_contents
 from apportion.report.contents import MOST_MAPS, maps_left_out, name_of, rows_a_map
-from apportion.tables import plain_name
-from apportion.views.rows_map import RowsMap, map_of_graph
 
 _ROUNDING = 1e-6
 

@@ -8,12 +8,12 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from apportion._typing import FloatArray
+from apportion._utils.typing import FloatArray
 from apportion.bag_report import BagReport
-from apportion.cli.talk import printable, talk
+from apportion.cli.console import printable, talk
 from apportion.exceptions import counted, plural
-from apportion.labelling import REASONS, Labelled, places_among, reasons_of
-from apportion.views.glossary import Explanations
+from apportion.labeling.rows import REASONS, Labelled, places_among, reasons_of
+from apportion.plotting._glossary import Explanations
 
 _MOST_BAGS = 12
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import apportion
+from apportion._io.text import require_file
 from apportion.cli.method import run_in_options
 from apportion.exceptions import FileError
-from apportion.files.text import require_file
-from apportion.labelling import Answer, Labelled, kept_and_uncertain, reasons_of
+from apportion.labeling.rows import Answer, Labelled, kept_and_uncertain, reasons_of
 from apportion.report import Run
 
 _KEY = b"apportion"

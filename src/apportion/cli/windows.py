@@ -9,16 +9,16 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from apportion._io.read import place_in, read_columns
+from apportion._io.spreadsheet_safe import require_ending
+from apportion._io.write import Outputs, require_writable
+from apportion._utils.progress import tell
 from apportion.cli.answer import TimeColumn, refuse_inputs, write_answer
+from apportion.cli.console import say, stages, with_exit_codes
 from apportion.cli.options import OutputOptions
-from apportion.cli.talk import say, stages, with_exit_codes
-from apportion.diary.events import EVENT_ROLES, EventWindows, windows_of_events
-from apportion.files.labels import require_ending
-from apportion.files.read import place_in, read_columns
-from apportion.files.write import Outputs, require_writable
-from apportion.progress import tell
-from apportion.views.timeline import SECOND
-from apportion.views.when import carries_dates
+from apportion.plotting._timeline_data import SECOND
+from apportion.plotting._timestamps import carries_dates
+from apportion.supervision.diary.events import EVENT_ROLES, EventWindows, windows_of_events
 
 _COLUMNS, _OUTPUT = "Columns", "Output"
 

@@ -13,9 +13,9 @@ from scipy.optimize import linprog
 from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
-from apportion._typing import AnyArray, FloatArray, IntArray
-from apportion.tables import as_vector, factorize, is_duration, read_shares, seconds
-from apportion.totals import Totals, sorted_classes
+from apportion._io.tables import as_vector, factorize, is_duration, read_shares, seconds
+from apportion._utils.typing import AnyArray, FloatArray, IntArray
+from apportion.supervision.totals import Totals, sorted_classes
 
 STRATEGIES = ("random", "proportions", "feature", "cluster", "time")
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from apportion._typing import AnyArray, BoolArray, FloatArray, IntArray
-from apportion.files.write import Outputs
+from apportion._io.write import Outputs
+from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 ACTIVITIES = ("sleep", "hygiene", "meals", "housework", "desk", "tv", "walk", "out")
 """The classes; `out` is at work or at the shops, `walk` is on foot out of doors."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion._typing import AnyArray, FloatArray
+from apportion._utils.typing import AnyArray, FloatArray
 from apportion.datasets.sphere_features import (
     STATISTICS,
     motion_features,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from apportion._typing import AnyArray, FloatArray, IntArray
+from apportion._utils.typing import AnyArray, FloatArray, IntArray
 
 STATISTICS = ("mean", "std", "min", "median", "max")
 RATE = 20

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from apportion._typing import FloatArray, IntArray
+from apportion._utils.typing import FloatArray, IntArray
 
 
 def make_xor(

@@ -23,23 +23,23 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from apportion._typing import AnyArray, FloatArray, IntArray
-from apportion.bag_report import BagReport, report_bags
-from apportion.bags import Bags, match_bags
-from apportion.decode import Decoding, quota, threshold
-from apportion.diagnosis import Diagnosis, diagnose_bags
-from apportion.exceptions import Advice, BagDesignWarning, SupervisionError, users_level
-from apportion.hashing import hash_ranks
-from apportion.metrics import bag_errors, soft
-from apportion.project import reconcile
-from apportion.tables import (
+from apportion._core.decode import Decoding, quota, threshold
+from apportion._core.projection import reconcile
+from apportion._io.tables import (
     columns_for,
     factorize,
     largest_size,
     require_squares,
     wide_enough,
 )
-from apportion.threads import BLOCK_ROWS, reproducible_sums, slices, with_reproducible_sums
+from apportion._utils.hashing import hash_ranks
+from apportion._utils.threads import BLOCK_ROWS, reproducible_sums, slices, with_reproducible_sums
+from apportion._utils.typing import AnyArray, FloatArray, IntArray
+from apportion.bag_report import BagReport, report_bags
+from apportion.exceptions import Advice, BagDesignWarning, SupervisionError, users_level
+from apportion.metrics import bag_errors, soft
+from apportion.supervision.bags import Bags, match_bags
+from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 

@@ -12,9 +12,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
-from apportion._typing import AnyArray, FloatArray
-from apportion.bags import Bags
-from apportion.decode import Decoding
+from apportion._core.decode import Decoding
+from apportion._core.descent import Solution, unsupervised_rows
+from apportion._core.projection import MassProjection
+from apportion._utils.typing import AnyArray, FloatArray
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import (
     Advice,
@@ -25,7 +26,7 @@ from apportion.exceptions import (
     name_some,
     users_level,
 )
-from apportion.graph import (
+from apportion.graphs import (
     AnchorGraph,
     Graph,
     KNNGraph,
@@ -34,8 +35,7 @@ from apportion.graph import (
     choose_graph,
     weighted_neighbours,
 )
-from apportion.project import MassProjection
-from apportion.solve import Solution, unsupervised_rows
+from apportion.supervision.bags import Bags
 
 _log = logging.getLogger("apportion")
 

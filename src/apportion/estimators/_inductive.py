@@ -10,9 +10,12 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit
 from sklearn.utils import Tags, check_random_state
 
-from apportion._typing import AnyArray, FloatArray, IntArray
-from apportion.bags import Bags
-from apportion.baselines.kernels import (
+from apportion._core.projection import reconcile
+from apportion._utils.hashing import row_hashes, scramble
+from apportion._utils.threads import with_reproducible_sums
+from apportion._utils.typing import AnyArray, FloatArray, IntArray
+from apportion.estimators._base import BagClassifier, all_or_nothing
+from apportion.estimators._kernels import (
     KERNELS,
     Expansion,
     Kernel,
@@ -20,12 +23,9 @@ from apportion.baselines.kernels import (
     moved,
     resolve_kernel,
 )
-from apportion.estimators._base import BagClassifier, all_or_nothing
 from apportion.exceptions import compared
-from apportion.hashing import row_hashes, scramble
 from apportion.metrics import bag_deviances
-from apportion.project import reconcile
-from apportion.threads import with_reproducible_sums
+from apportion.supervision.bags import Bags
 
 
 class InductiveClassifier(BagClassifier):

@@ -13,20 +13,20 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from apportion._typing import FloatArray
-from apportion.bags import Bags
-from apportion.baselines.expectation import (
+from apportion._core.projection import reconcile
+from apportion._utils.typing import FloatArray
+from apportion.estimators._base import seeded
+from apportion.estimators._expectation import (
     QuantileBins,
     Rule,
     expectation_maximisation,
     takes_weights,
 )
-from apportion.baselines.kernels import centre_of, moved
-from apportion.estimators._base import seeded
 from apportion.estimators._inductive import InductiveClassifier
+from apportion.estimators._kernels import centre_of, moved
 from apportion.estimators.mean_map import MeanMap
 from apportion.exceptions import users_level
-from apportion.project import reconcile
+from apportion.supervision.bags import Bags
 
 _MANY_ROWS = 2000
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from apportion._typing import FloatArray
-from apportion.bags import Bags
-from apportion.baselines.inverse_calibration import inverse_calibration
-from apportion.baselines.kernels import Expansion, Kernel
-from apportion.baselines.known_bags import known_bags
+from apportion._utils.typing import FloatArray
 from apportion.estimators._inductive import MarginClassifier, tasks_of
+from apportion.estimators._inverse_calibration import inverse_calibration
+from apportion.estimators._kernels import Expansion, Kernel
+from apportion.estimators._known_bags import known_bags
+from apportion.supervision.bags import Bags
 
 
 class InvCal(MarginClassifier):

@@ -7,12 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from apportion.decode import quota
+from apportion._core.decode import quota
+from apportion._core.propagation import propagator
+from apportion._utils.hashing import hash_ranks
 from apportion.estimators._base import all_or_nothing
 from apportion.estimators._graph import GraphClassifier, warn_of_graph
 from apportion.exceptions import Advice, IsolatedRowsWarning, name_some, users_level
-from apportion.graph import Graph, propagator
-from apportion.hashing import hash_ranks
+from apportion.graphs import Graph
 
 
 class LabelPropagation(GraphClassifier):

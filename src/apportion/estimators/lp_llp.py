@@ -8,9 +8,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from apportion._typing import FloatArray, IntArray
-from apportion.bags import Bags
-from apportion.decode import Decoding, Quotas
+from apportion._core.decode import Decoding, Quotas
+from apportion._core.descent import Settings, Solution, solve, unsupervised_rows
+from apportion._core.refine import clearly_smoother, refine
+from apportion._utils.hashing import hash_ranks
+from apportion._utils.progress import PROPAGATING, several_runs, tell
+from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._base import all_or_nothing
 from apportion.estimators._graph import (
     GraphClassifier,
@@ -18,11 +21,8 @@ from apportion.estimators._graph import (
     warn_of_solution,
     warn_of_unsupervised_rows,
 )
-from apportion.graph import Graph
-from apportion.hashing import hash_ranks
-from apportion.progress import PROPAGATING, several_runs, tell
-from apportion.refine import clearly_smoother, refine
-from apportion.solve import Settings, Solution, solve, unsupervised_rows
+from apportion.graphs import Graph
+from apportion.supervision.bags import Bags
 
 _WEIGHT_OF_LABELS = 0.1
 _ROUGH_TOL = 1e-6

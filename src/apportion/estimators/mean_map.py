@@ -9,13 +9,13 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
-from apportion._typing import FloatArray
-from apportion.bags import Bags
-from apportion.baselines.kernels import Expansion, Kernel, KernelFeatures, kernel_features
-from apportion.baselines.known_bags import known_bags
-from apportion.baselines.mean_operator import class_means, distrustful_c, softmax_of_means
+from apportion._utils.typing import FloatArray
 from apportion.estimators._inductive import KernelClassifier
+from apportion.estimators._kernels import Expansion, Kernel, KernelFeatures, kernel_features
+from apportion.estimators._known_bags import known_bags
+from apportion.estimators._mean_operator import class_means, distrustful_c, softmax_of_means
 from apportion.exceptions import Advice, users_level
+from apportion.supervision.bags import Bags
 
 
 class MeanMap(KernelClassifier):

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from apportion._typing import FloatArray, IntArray
-from apportion.bags import Bags
-from apportion.baselines.alternating_svm import (
+from apportion._core.decode import round_to_counts
+from apportion._utils.groups import Groups
+from apportion._utils.typing import FloatArray, IntArray
+from apportion.estimators._alternating_svm import (
     PropSVMProblem,
     PropSVMSolution,
     alternating_svm,
 )
-from apportion.baselines.kernels import Expansion, Kernel, centred
-from apportion.baselines.known_bags import known_bags
-from apportion.decode import round_to_counts
 from apportion.estimators._inductive import MarginClassifier, calibrated_slope, tasks_of
+from apportion.estimators._kernels import Expansion, Kernel, centred
+from apportion.estimators._known_bags import known_bags
 from apportion.exceptions import users_level
-from apportion.multipliers import Groups
+from apportion.supervision.bags import Bags
 
 _HARDEST = 1e4
 """The most that C counts, in units in which the variance of the rows is 1: the margin is hard by

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from apportion._typing import FloatArray
+from apportion._core.propagation import propagator
+from apportion._utils.typing import FloatArray
 from apportion.estimators._base import all_or_nothing
 from apportion.estimators._graph import GraphClassifier, warn_of_graph
-from apportion.graph import Graph, propagator
+from apportion.graphs import Graph
 
 
 class WeightedKNN(GraphClassifier):

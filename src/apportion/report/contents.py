@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from apportion._typing import AnyArray, IntArray
+from apportion._utils.typing import AnyArray, IntArray
 from apportion.bag_report import BagReport
-from apportion.diagnosis import Diagnosis
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import counted
-from apportion.labelling import Answer, joined_codes, places_among, reasons_of
-from apportion.views.rows_map import MOST_ROWS, RowsMap, map_of_graph
-from apportion.views.timeline import Times
+from apportion.labeling.rows import Answer, joined_codes, places_among, reasons_of
+from apportion.plotting._row_map import MOST_ROWS, RowsMap, map_of_graph
+from apportion.plotting._timeline_data import Times
+from apportion.supervision.diagnosis import Diagnosis
 
 MOST_MAPS = 6
 _FEWEST_ROWS = 300

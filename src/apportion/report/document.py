@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from apportion._typing import AnyArray, FloatArray, IntArray
+from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport
 from apportion.exceptions import plural
+from apportion.plotting._palette import looks
+from apportion.plotting._row_map import RowsMap
+from apportion.plotting._timeline_data import SECOND, Timeline, timeline_of
 from apportion.report.contents import Contents
-from apportion.views.looks import looks
-from apportion.views.rows_map import RowsMap
-from apportion.views.timeline import SECOND, Timeline, timeline_of
 
 MOST_BAGS = 1000
 """Bags in the table: those farthest off their totals where there are more."""

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from apportion.diagnosis import Diagnosis
 from apportion.exceptions import counted, plural
-from apportion.labelling import REASONS
+from apportion.labeling.rows import REASONS
+from apportion.plotting._glossary import Explanations
 from apportion.report.contents import Contents, Run
 from apportion.report.document import document_of, shown_bags, window_hours
 from apportion.report.verdict import verdict_on
-from apportion.views.glossary import Explanations
+from apportion.supervision.diagnosis import Diagnosis
 
 _SCRIPTS = ("tools.js", "days.js", "bags.js", "map.js", "convergence.js", "page.js")
 _LEVELS = {"sound": "Sound", "care": "With care", "doubt": "In doubt"}

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from apportion._io.write import replacing, require_writable
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import SupervisionError, name_some
-from apportion.files.write import replacing, require_writable
+from apportion.plotting._row_map import RowsMap, map_of_features
+from apportion.plotting._timestamps import times_from
 from apportion.report.contents import Contents, answer_of, maps_of, run_of
 from apportion.report.page import page_of, require_tools
-from apportion.views.rows_map import RowsMap, map_of_features
-from apportion.views.when import times_from
 
 _PACKAGES = ("apportion", "numpy", "scipy", "scikit-learn", "faiss-cpu", "plotly")
 

@@ -1,0 +1,193 @@
+"""The figures: the procedure, the synthetic data, and accuracy against the number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apportion._io.write import Outputs
+from apportion._utils.typing import FloatArray
+from apportion.datasets import make_bags, make_half_kernel, make_xor
+from apportion.estimators import LPLLP
+from apportion.graphs import KNNGraph
+from experiments.sections import DESIGNS, Section
+from experiments.summary import Figure, Key, printed_for
+from experiments.trials import Method
+
+BAG_COLOURS = ("#E69F00", "#009E73", "#CC79A7")
+CLASS_COLOURS = ("#0072B2", "#D55E00")
+MARKERS = ("o", "s", "^")
+_LINES = {
+    "lp-llp": ("#000000", "o"),
+    "lp-llp-literal": ("#999999", "v"),
+    "prop-svm": ("#D55E00", "s"),
+    "inv-cal": ("#0072B2", "^"),
+    "mean-map": ("#009E73", "D"),
+    "em": ("#CC79A7", "P"),
+    "majority": ("#BBBBBB", "x"),
+    "supervised": ("#E69F00", "*"),
+}
+
+
+def draw_procedure() -> Any:
+    """Draw the paper's Figure 1: bags, their proportions as soft labels, neighbours, labels."""
+    figure = _canvas(13.5, 2.9)
+    colours = _class_colours()
+    X, y = make_half_kernel(90, random_state=1)
+    bags, totals = make_bags(X, y, proportions=DESIGNS["B"], random_state=1)
+    model = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals)
+    prior = totals.lower[bags, 1]
+    graph = KNNGraph(n_neighbors=6).fit(X)
+    W = graph.affinity_
+    once = (W @ prior) / graph.degrees_
+    chosen = int(np.argmax(np.where(X[:, 1] > 1.0, graph.scales_, 0.0)))
+    nearest = np.argsort(-W[[chosen]].toarray().ravel())[:5]
+
+    axes = figure.subplots(1, 4)
+    for k, colour in enumerate(BAG_COLOURS):
+        mine = bags == k
+        axes[0].scatter(*X[mine].T, s=26, c=colour, marker=MARKERS[k], label=f"bag {k + 1}")
+    axes[0].legend(loc="lower center", fontsize=8, ncols=3, frameon=False, columnspacing=1)
+    for panel, shade in ((1, prior), (2, once), (3, model.transduction_)):
+        for k, marker in enumerate(MARKERS):
+            mine = bags == k
+            points = axes[panel].scatter(
+                *X[mine].T, s=26, c=shade[mine], cmap=colours, vmin=0, vmax=1, marker=marker
+            )
+    for neighbour in nearest:
+        line = {"arrowstyle": "->", "color": "#333333", "lw": 1.0, "shrinkA": 3, "shrinkB": 4}
+        axes[2].annotate("", X[chosen], X[neighbour], arrowprops=line)
+    axes[2].scatter(*X[chosen], s=80, facecolors="none", edgecolors="black", linewidths=1.5)
+    right = (model.transduction_ == y).mean()
+    titles = (
+        "1  rows lie in bags whose\nproportions are known",
+        "2  a bag's proportion is\nthe soft label of its rows",
+        "3  a row is influenced\nby its neighbours",
+        f"4  in the end, every row has a label\n({right:.0%} are right)",
+    )
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set_title(title, fontsize=10)
+        axis.set(aspect="equal", xticks=[], yticks=[], ylim=(-0.75, 2.5))
+    bar = figure.colorbar(points, ax=axes, shrink=0.9, pad=0.01)
+    bar.set_label("share of class 1")
+    return figure
+
+
+def draw_synthetic() -> Any:
+    """Draw the paper's Figure 2: Half-Kernel and XOR, with our constants."""
+    figure = _canvas(9, 4.2)
+    axes = figure.subplots(1, 2)
+    sets = (
+        ("Half-Kernel: radii 1 and 2, noise 0.1", make_half_kernel(600, random_state=0)),
+        ("XOR: side 10, unit covariance", make_xor(600, random_state=0)),
+    )
+    for axis, (title, (X, y)) in zip(axes, sets, strict=True):
+        for label, colour in enumerate(CLASS_COLOURS):
+            axis.scatter(
+                *X[y == label].T,
+                s=14,
+                c=colour,
+                marker=MARKERS[label],
+                edgecolors="white",
+                linewidths=0.3,
+                label=f"class {label}",
+            )
+        axis.set_title(f"{title}, 600 rows", fontsize=10)
+        axis.legend(fontsize=8)
+        axis.set_aspect("equal")
+        axis.tick_params(labelsize=8)
+    return figure
+
+
+def draw_accuracy(
+    section: Section, protocol: str, figures: Mapping[Key, Figure], methods: Mapping[str, Method]
+) -> Any:
+    """Draw mean accuracy against the number of rows for both designs; bars are standard errors."""
+    sizes = sorted({n_rows for n_rows, _ in section.cells})
+    figure = _canvas(10, 4.4)
+    axes = figure.subplots(1, 2, sharey=True)
+    for axis, design in zip(axes, DESIGNS, strict=True):
+        for place, method in enumerate(methods):
+            colour, marker = _LINES.get(method, (f"C{place % 10}", "."))
+            aside = 1.0 + 0.012 * (place - len(methods) / 2)
+            found = [figures.get((section.key, protocol, f"{n}{design}", method)) for n in sizes]
+            known = [(n, f) for n, f in zip(sizes, found, strict=True) if f is not None and f.n]
+            if not known:
+                continue
+            axis.errorbar(
+                [n * aside for n, _ in known],
+                [f.mean for _, f in known],
+                yerr=[f.std / np.sqrt(f.n) if f.n > 1 else 0.0 for _, f in known],
+                color=colour,
+                marker=marker,
+                capsize=2,
+                lw=1.4,
+                ls="--" if methods[method].sees_labels else "-",
+                label=methods[method].title
+                + (" (sees labels)" if methods[method].sees_labels else ""),
+            )
+        printed = [(n, printed_for(section.key, f"{n}{design}", "lp-llp")) for n in sizes]
+        shown = [(n, figure.mean) for n, figure in printed if figure is not None]
+        if shown:
+            axis.plot(
+                *zip(*shown, strict=True),
+                ":",
+                c="#000000",
+                marker="o",
+                mfc="white",
+                label="printed LP-LLP",
+            )
+        shares = ", ".join(f"{share:.2f}" for share in DESIGNS[design])
+        axis.set_title(f"design {design}: {shares} of class 1", fontsize=10)
+        axis.set_xscale("log")
+        axis.set_xticks(sizes, [str(n) for n in sizes])
+        axis.minorticks_off()
+        axis.set_xlabel("rows")
+        axis.grid(alpha=0.25)
+    axes[0].set_ylabel("accuracy")
+    named = {
+        label: handle
+        for axis in axes
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    order = sorted(named, key=lambda label: label.startswith("printed"))
+    figure.legend([named[label] for label in order], order, loc="outside right center", fontsize=8)
+    figure.suptitle(f"{section.title}, {protocol}", fontsize=11)
+    return figure
+
+
+def save(figure: Any, path: Path, outputs: Outputs) -> list[Path]:
+    """Write a figure as PNG and SVG."""
+    from matplotlib import rc_context
+
+    paths = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
+    outputs.make_folder(path.parent)
+    for target in paths:
+        undated = {"Date": None} if target.suffix == ".svg" else None
+        salted = rc_context({"svg.hashsalt": "apportion"})
+        with outputs.writing(target) as temporary, salted:
+            figure.savefig(temporary, format=target.suffix[1:], dpi=130, metadata=undated)
+    return paths
+
+
+def _canvas(width: float, height: float) -> Any:
+    """Return an empty figure that belongs to no window and changes no setting."""
+    try:
+        from matplotlib.figure import Figure as Canvas
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Figures need matplotlib: install apportion[experiments]."
+        ) from error
+    return Canvas(figsize=(width, height), layout="constrained")
+
+
+def _class_colours() -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    middle: FloatArray = np.array([0.86, 0.86, 0.86])
+    return LinearSegmentedColormap.from_list(
+        "classes", [CLASS_COLOURS[0], tuple(middle), CLASS_COLOURS[1]]
+    )

@@ -1,0 +1,1 @@
+"""The algorithm: propagate, project, repeat, decode, refine."""

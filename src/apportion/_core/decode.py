@@ -1,0 +1,203 @@
+"""From soft labels to one label a row."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from apportion._core.transport import transport
+from apportion._io.tables import largest_size
+from apportion._utils.box_projection import nearest_totals
+from apportion._utils.groups import GroupBlock, Groups
+from apportion._utils.threads import block_rows, in_threads
+from apportion._utils.typing import BoolArray, FloatArray, IntArray
+from apportion.exceptions import InputError, name_some
+from apportion.supervision.bags import Bags
+
+GRAIN = 1e-9
+"""Soft labels closer than this are tied: differences below it are rounding, not evidence."""
+
+_LARGEST_SCORE = 1e8
+_MOST_ROWS = 2**52
+
+
+class Decoding(NamedTuple):
+    """Labels as positions in the classes, and which rows only a tie-break decided."""
+
+    labels: IntArray
+    tied: BoolArray
+
+
+def threshold(F: FloatArray, bags: Bags | None = None) -> Decoding:
+    """Return every row's most likely class; among equals the first in the order of the classes.
+
+    For two classes this is the paper's sgn(f - 0.5). Bag counts are not kept.
+    """
+    scores = grains(F)
+    labels = np.argmax(scores, axis=1)
+    best = np.take_along_axis(scores, labels[:, None], axis=1)
+    tied = (scores == best).sum(axis=1) > 1
+    if bags is not None:
+        labels, tied = _with_given(labels, tied, bags)
+    return Decoding(labels, tied)
+
+
+class Quotas:
+    """The labels of largest total soft label among those that keep every bag's counts.
+
+    Rows in no bag take their most likely class; given labels are kept. Made once for some bags,
+    used for as many soft labels as there are: bags are decoded in blocks, in threads.
+
+    Parameters
+    ----------
+    bags : Bags
+        The bags.
+    ranks : ndarray of shape (n_rows,)
+        An order of the rows to break exact ties by; see `hash_ranks`.
+    """
+
+    def __init__(self, bags: Bags, ranks: IntArray) -> None:
+        self.bags = bags
+        self._loose = np.flatnonzero(bags.open_groups.codes < 0)
+        blocks = bags.open_groups.blocks(block_rows(bags.n_rows, bags.n_classes))
+        self._blocks = [
+            block._replace(
+                rows=block.rows[np.argsort(block.groups.codes * len(ranks) + ranks[block.rows])]
+            )
+            for block in blocks
+        ]
+
+    def __call__(self, F: FloatArray, counts: IntArray | None = None) -> Decoding:
+        """Return the labels.
+
+        Parameters
+        ----------
+        F : ndarray of shape (n_rows, n_classes)
+            Soft labels.
+        counts : ndarray of shape (n_bags, n_classes), optional
+            How many open rows of each bag get each class, by default the bag's masses rounded by
+            largest remainder: `bag_counts(F, bags)`.
+        """
+        labels = np.zeros(len(F), dtype=np.intp)
+        tied = np.zeros(len(F), dtype=bool)
+        labels[self._loose], tied[self._loose] = threshold(F[self._loose])
+        quotas = bag_counts(F, self.bags) if counts is None else counts
+
+        def decode(block: GroupBlock) -> None:
+            rows, groups, span = block
+            if F.shape[1] == 2:
+                found = _take_top(grains(F[rows, 1]), groups, quotas[span, 1])
+            else:
+                found = transport(grains(F[rows]), groups, quotas[span], GRAIN)
+            labels[rows], tied[rows] = found
+
+        in_threads(decode, self._blocks)
+        return Decoding(*_with_given(labels, tied, self.bags))
+
+
+def quota(F: FloatArray, bags: Bags, ranks: IntArray) -> Decoding:
+    """Return the labels of largest total soft label that keep every bag's counts: see `Quotas`."""
+    return Quotas(bags, ranks)(F)
+
+
+def round_to_counts(
+    masses: FloatArray, sizes: FloatArray, lower: FloatArray, upper: FloatArray
+) -> IntArray:
+    """Return whole numbers near the masses that sum to the sizes, by largest remainder.
+
+    They stay within the bounds where whole numbers can; where a bound is no whole number and
+    leaves none, within one of it. Equal remainders go to the first class.
+
+    Examples
+    --------
+    >>> masses = np.array([[1.5, 1.5, 2.0], [0.2, 0.4, 2.4]])
+    >>> round_to_counts(masses, np.array([5.0, 3.0]), masses, masses)
+    array([[2, 1, 2],
+           [0, 1, 2]])
+    """
+    least, most = _whole_bounds(sizes, lower, upper)
+    counts = np.clip(np.floor(masses + GRAIN), least, most)
+    # A count of NaN, or one so large that adding 1 changes nothing, would never be right.
+    wrong = ~(np.maximum(np.abs(counts).sum(axis=1), sizes) < _MOST_ROWS)
+    if wrong.any():
+        bag = int(np.argmax(wrong))
+        raise InputError(
+            f"bag number {bag}",
+            f"soft labels that add up to {name_some(masses[bag])} for {sizes[bag]:g} rows",
+            "finite numbers",
+            "look for features, weights or totals that are far too large, and rescale them",
+        )
+    rows = np.arange(len(masses))
+    while (missing := np.rint(sizes - counts.sum(axis=1))).any():
+        behind = np.rint((masses - counts) / GRAIN)
+        up = np.argmax(np.where(counts < most, behind, -np.inf), axis=1)
+        down = np.argmin(np.where(counts > least, behind, np.inf), axis=1)
+        counts[rows, np.where(missing > 0, up, down)] += np.sign(missing)
+    return counts.astype(np.intp)
+
+
+def _whole_bounds(
+    sizes: FloatArray, lower: FloatArray, upper: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the whole numbers within the bounds; just outside where there are none."""
+    least, most = np.ceil(lower - GRAIN), np.floor(upper + GRAIN)
+    outside_least, outside_most = np.floor(lower + GRAIN), np.ceil(upper - GRAIN)
+    none = least > most
+    least, most = np.where(none, outside_least, least), np.where(none, outside_most, most)
+    stuck = (least.sum(axis=1) > sizes) | (most.sum(axis=1) < sizes)
+    return (
+        np.where(stuck[:, None], outside_least, least),
+        np.where(stuck[:, None], outside_most, most),
+    )
+
+
+def bag_counts(F: FloatArray, bags: Bags) -> IntArray:
+    """Return how many open rows of each bag get each class.
+
+    These are the bag's masses where they are exact, else the allowed masses nearest to the sums
+    of the soft labels, rounded.
+    """
+    lower, upper, sizes = bags.open_lower, bags.open_upper, bags.open_groups.sizes
+    masses = nearest_totals(bags.open_groups.sum(F), lower, upper, sizes)
+    return round_to_counts(masses, sizes, lower, upper)
+
+
+def grains(F: FloatArray) -> IntArray:
+    """Return scores in whole grains; raise where they are NaN, or too large for that."""
+    largest = largest_size(F)
+    if not largest < _LARGEST_SCORE:
+        raise InputError(
+            "the soft labels",
+            f"a size of {largest:g}",
+            "finite numbers near 0 and 1",
+            "look for features or weights that are far too large, and rescale them",
+        )
+    return np.rint(F / GRAIN).astype(np.int64)
+
+
+def _take_top(scores: IntArray, groups: Groups, counts: IntArray) -> tuple[IntArray, BoolArray]:
+    """Label the `counts` highest rows of each group 1 and the others 0.
+
+    Rows come sorted by group, and in a group by the order that breaks ties. They are tied when
+    they score like the last that was taken and the first that was not.
+    """
+    highest, lowest = scores.max(), scores.min()
+    order = np.argsort(groups.codes * (highest - lowest + 1) + (highest - scores), kind="stable")
+    sizes = groups.sizes.astype(np.intp)
+    starts = np.cumsum(sizes) - sizes
+    place = np.empty(len(scores), dtype=np.intp)
+    place[order] = np.arange(len(scores)) - starts[groups.codes[order]]
+    labels = (place < counts[groups.codes]).astype(np.intp)
+
+    divided = np.flatnonzero((counts > 0) & (counts < sizes))
+    last = order[starts[divided] + counts[divided] - 1]
+    first_not = order[starts[divided] + counts[divided]]
+    level = np.full(groups.n_groups, np.iinfo(np.int64).min)
+    level[divided] = np.where(scores[last] == scores[first_not], scores[last], level[divided])
+    return labels, scores == level[groups.codes]
+
+
+def _with_given(labels: IntArray, tied: BoolArray, bags: Bags) -> tuple[IntArray, BoolArray]:
+    known = bags.given >= 0
+    return np.where(known, bags.given, labels), tied & ~known

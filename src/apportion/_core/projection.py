@@ -1,0 +1,207 @@
+"""From any soft labels to the nearest ones that keep every bag's masses."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from apportion._core.dual import SimplexResponse, SoftmaxResponse, meet_totals, onto_simplex
+from apportion._utils.box_projection import shift_into_box
+from apportion._utils.groups import GroupBlock
+from apportion._utils.threads import block_rows, in_threads
+from apportion._utils.typing import FloatArray
+from apportion.exceptions import compared, counted, users_level
+from apportion.supervision.bags import Bags
+
+Method = Literal["nearest", "alternating"]
+
+_MET = 1e-8
+"""Masses that are off by no more than this share of their bag are met."""
+
+
+class _Block(NamedTuple):
+    """Some bags with their open rows, and the rows' weights."""
+
+    bags: GroupBlock
+    weights: FloatArray
+
+
+class MassProjection:
+    """Soft labels moved onto `C`: rows on the simplex, bag sums within their masses.
+
+    `"nearest"` is `argmin_G ½ Σ_i m_i ‖g_i - f_i‖²` over C. `"alternating"` is the paper's
+    alternating projections: rows onto the simplex, then bag sums onto their masses, in turn; it
+    finds a point of C, not the nearest one.
+
+    Two classes travel as one column, the second class: see `to_columns`. Rows with given labels
+    stay at them, rows in no bag are bound by the simplex alone.
+
+    Parameters
+    ----------
+    bags : Bags
+        The constraints.
+    weights : ndarray of shape (n_rows,)
+        The norm's row weights `m`; ignored by `"alternating"`, which is Euclidean.
+    method : {"nearest", "alternating"}
+        Which point of C.
+    tol : float
+        How far a bag's sum may be off, relative to its size.
+    max_sweeps : int
+        The most sweeps of `"alternating"`.
+    """
+
+    def __init__(
+        self,
+        bags: Bags,
+        weights: FloatArray,
+        method: Method = "nearest",
+        *,
+        tol: float = 1e-12,
+        max_sweeps: int = 1000,
+    ) -> None:
+        self.bags = bags
+        self.weights = weights
+        self.method = method
+        self.tol = tol
+        self.max_sweeps = max_sweeps
+        self.one_column = bags.n_classes == 2
+        self._lower, self._upper = (
+            self.to_columns(bags.open_lower),
+            self.to_columns(bags.open_upper),
+        )
+        self._fixed = np.flatnonzero(bags.given >= 0)
+        self._labels = self.to_columns(np.eye(bags.n_classes)[bags.given[self._fixed]])
+        self._loose = np.flatnonzero(bags.open_groups.codes < 0)
+        self._multipliers = np.zeros(self._lower.shape)
+        self._blocks = [
+            _Block(block, weights[block.rows])
+            for block in bags.open_groups.blocks(block_rows(bags.n_rows, self._lower.shape[1]))
+        ]
+
+    def __call__(self, columns: FloatArray) -> FloatArray:
+        """Return the projected soft labels, in columns."""
+        if self.method == "alternating":
+            projected = self._alternate(columns)
+        else:
+            projected = np.empty_like(columns)
+            in_threads(lambda block: self._nearest(block, columns, projected), self._blocks)
+            projected[self._loose] = self._onto_simplex(columns[self._loose])
+        projected[self._fixed] = self._labels
+        return projected
+
+    def to_columns(self, F: FloatArray) -> FloatArray:
+        """Return soft labels as they travel: the second column of two, else all of them."""
+        return np.ascontiguousarray(F[:, 1:]) if self.one_column else F
+
+    def from_columns(self, columns: FloatArray) -> FloatArray:
+        """Return n × c soft labels from the columns that travelled."""
+        return np.hstack([1.0 - columns, columns]) if self.one_column else columns
+
+    def residual(self, columns: FloatArray) -> float:
+        """Return the largest breach of a constraint: of a bag's sum, of a row's simplex."""
+        sums = self.bags.open_groups.sum(columns)
+        size = np.maximum(self.bags.open_groups.sizes, 1.0)[:, None]
+        off_mass = np.maximum(np.maximum(self._lower - sums, sums - self._upper), 0.0) / size
+        off_simplex = np.maximum(-columns, columns - 1.0)
+        off_row = 0.0 if self.one_column else np.abs(columns.sum(axis=1) - 1.0).max(initial=0.0)
+        return float(max(off_mass.max(initial=0.0), off_simplex.max(initial=0.0), off_row))
+
+    def _nearest(self, block: _Block, columns: FloatArray, projected: FloatArray) -> None:
+        """Write the nearest point for the bags of one block: one λ per bag and column.
+
+        g_i = clip(f_i + λ_k / m_i, 0, 1) for one column, g_i = Π_simplex(f_i + λ_k / m_i) for more.
+        """
+        (rows, groups, span), weights = block
+        f = columns[rows]
+        lower, upper = self._lower[span], self._upper[span]
+        start = self._multipliers[span]
+        if self.one_column:
+            g, found = shift_into_box(
+                f[:, 0],
+                weights,
+                0.0,
+                1.0,
+                groups,
+                lower[:, 0],
+                upper[:, 0],
+                start=start[:, 0],
+                tol=self.tol,
+            )
+            projected[rows, 0], start[:, 0] = g, found
+        else:
+            heaviest = groups.greatest(weights)
+            projected[rows], start[:] = meet_totals(
+                SimplexResponse(f, weights),
+                groups,
+                lower,
+                upper,
+                reach=2.0 * np.maximum(heaviest, 1e-300),
+                start=start,
+                tol=self.tol,
+            )
+
+    def _onto_simplex(self, columns: FloatArray) -> FloatArray:
+        return np.clip(columns, 0.0, 1.0) if self.one_column else onto_simplex(columns)
+
+    def _alternate(self, columns: FloatArray) -> FloatArray:
+        """Rows onto the simplex, then bag sums onto their masses, until the two agree."""
+        groups = self.bags.open_groups
+        size = np.maximum(groups.sizes, 1.0)[:, None]
+        for _ in range(self.max_sweeps):
+            on_simplex = self._onto_simplex(columns)
+            sums = groups.sum(on_simplex)
+            shift = (np.clip(sums, self._lower, self._upper) - sums) / size
+            if np.abs(shift).max(initial=0.0) <= self.tol:
+                return on_simplex
+            columns = on_simplex + groups.spread(shift)
+        return columns
+
+
+def reconcile(
+    probabilities: FloatArray, bags: Bags, *, floor: float = 1e-12, tol: float = 1e-10
+) -> FloatArray:
+    """Return the class probabilities shifted, bag by bag, so that they sum to the bags' masses.
+
+    This is `argmin_G Σ_i KL(g_i ‖ p_i)` over C: one shift of the logits per bag and class. A class
+    of mass 0 gets probability 0 exactly. Bags whose masses are missed are reported by a warning.
+    """
+    groups = bags.open_groups
+    empty = groups.spread((bags.open_upper <= 0).astype(np.float64)) > 0
+    logits = np.where(empty, -np.inf, np.log(np.clip(probabilities, floor, None)))
+    inside = bags.open_groups.sizes > 0
+    reach = np.full(len(bags.ids), 10.0)
+    lower = np.where(inside[:, None], bags.open_lower, 0.0)
+    shifted, _ = meet_totals(
+        SoftmaxResponse(logits, np.ones(len(logits))),
+        groups,
+        lower,
+        bags.open_upper,
+        reach=reach,
+        tol=tol,
+    )
+    _warn_of_missed_totals(groups.sum(shifted), bags)
+    return bags.with_given(shifted)
+
+
+def _warn_of_missed_totals(sums: FloatArray, bags: Bags) -> None:
+    """Warn where the class masses of a bag's open rows are off their bounds."""
+    size = np.maximum(bags.open_groups.sizes, 1.0)[:, None]
+    off = np.maximum(bags.open_lower - sums, sums - bags.open_upper) / size
+    worst = off.max(axis=1, initial=0.0)
+    missed = np.flatnonzero(worst > _MET)
+    if missed.size:
+        k = int(missed[np.argmax(worst[missed])])
+        h = int(np.argmax(off[k]))
+        mass, least, most = compared(sums[k, h], bags.open_lower[k, h], bags.open_upper[k, h])
+        warnings.warn(
+            f"{counted(missed.size, 'bag')} of {len(bags.ids)} could not be reconciled with their "
+            f"totals, the worst of them {bags.ids[k]!r}: its soft labels of class "
+            f"{bags.classes.tolist()[h]!r} sum to {mass} where its totals allow "
+            f"{least} to {most}. Correct the totals, or "
+            "give probabilities that are less sure.",
+            ConvergenceWarning,
+            stacklevel=users_level(),
+        )

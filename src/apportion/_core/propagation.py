@@ -1,0 +1,453 @@
+"""One step of propagation, `F ← P F`, factored once and applied often.
+
+The metric M = diag(max(d, ε mean d)) serves everywhere: propagation solves
+`(M + τ(D - W)) F = M Y` with τ = α/(1-α), which is `P = (1-α)(I - αS)⁻¹` when M = D. Raising a tiny
+degree to the floor is the same as tying the row to itself, so nothing divides by zero.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from scipy import linalg, sparse
+
+from apportion._utils.threads import blockwise, in_threads, total
+from apportion._utils.typing import FloatArray
+from apportion.exceptions import Advice
+from apportion.graphs._row_blocks import RowPart, row_parts
+from apportion.graphs.anchor import AnchorGraph
+from apportion.graphs.base import Graph
+
+Metric = Literal["degree", "euclidean"]
+
+_TILE = 256
+"""Rows and columns of a tile: large enough for BLAS, small enough for the cache of one core."""
+
+_NEAREST_TO_1 = 1e-10
+"""A system of condition 2 / (1-α) leaves six digits of P F at this 1-α."""
+
+_FEW_STEPS = 1000
+"""Up to here, steps are taken without a thought: alpha up to 0.9995."""
+
+_MOST_STEPS = 10_000
+"""Steps of one propagation that are still taken: alpha up to 0.99999."""
+
+_FACTORED_ROWS = 4096
+"""Up to this many rows, a dense factor is cheaper than more than a few steps."""
+
+
+def refuse_nearly_1(alpha: float) -> None:
+    """Raise for an alpha of which rounding leaves too little of 1 - alpha."""
+    if 1.0 - alpha < _NEAREST_TO_1:
+        raise ValueError(
+            Advice(
+                f"alpha={alpha!r} is so near to 1 that rounding would decide. Allowed: alpha up to "
+                f"1 - {_NEAREST_TO_1:g}.",
+                "{shorter_walk}",
+            )
+        )
+
+
+def metric_weights(graph: Graph, metric: Metric = "degree", floor: float = 1e-2) -> FloatArray:
+    """Return the diagonal of M: the degrees raised to a floor, or the largest for all rows."""
+    return _raised(graph.degrees_, metric, floor)
+
+
+def _raised(degrees: FloatArray, metric: Metric, floor: float) -> FloatArray:
+    mean = degrees.mean() if len(degrees) else 0.0
+    if mean <= 0:
+        return np.ones(len(degrees))
+    if metric == "euclidean":
+        return np.full(len(degrees), degrees.max())
+    weights = np.maximum(degrees, floor * mean)
+    return np.where(weights > 0, weights, mean)
+
+
+@dataclass(frozen=True)
+class Propagated:
+    """P F, or something near it.
+
+    Attributes
+    ----------
+    value : ndarray of shape (n_rows, n_columns)
+        P F, but for an error of at most ‖rest‖ in the norm of the metric.
+    rest : ndarray of shape (n_rows, n_columns), or None
+        What the system `A value = F`, with P = A⁻¹, leaves over; None where it is solved.
+    """
+
+    value: FloatArray
+    rest: FloatArray | None = None
+
+    def beyond(self, before: Propagated, momentum: float) -> Propagated:
+        """Return P(F + momentum (F - F before)): P is linear, so nothing is solved."""
+        if momentum == 0.0:
+            return self
+        value = beyond(self.value, before.value, momentum)
+        if self.rest is None and before.rest is None:
+            return Propagated(value)
+        ours, theirs = (
+            np.zeros_like(value) if one.rest is None else one.rest for one in (self, before)
+        )
+        return Propagated(value, beyond(ours, theirs, momentum))
+
+
+def beyond(F: FloatArray, before: FloatArray, momentum: float) -> FloatArray:
+    """Return F + momentum (F - before)."""
+    return blockwise(lambda f, b: f + momentum * (f - b), F, before)
+
+
+class Propagator(ABC):
+    """A linear operator P, self-adjoint in the norm of `weights`; the literal form is a multiple.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_rows,)
+        The diagonal of the metric M.
+    steepest : float
+        The largest eigenvalue of I - P: the Lipschitz constant of the energy's gradient.
+    residual : float
+        The largest relative residual of a solve to full accuracy so far.
+    """
+
+    weights: FloatArray
+    steepest: float
+    residual: float = 0.0
+
+    @abstractmethod
+    def __call__(self, F: FloatArray) -> FloatArray:
+        """Return P F."""
+
+    def near(
+        self, F: FloatArray, step: FloatArray, before: Propagated, enough: float
+    ) -> Propagated:
+        """Return P F up to an error of `enough`, from P of the point that a step led from to F."""
+        return Propagated(self(F))
+
+    def sharpened(self, F: FloatArray, propagated: Propagated) -> Propagated:
+        """Return P F to full accuracy, from something near it."""
+        return propagated if propagated.rest is None else Propagated(self(F))
+
+
+class Cholesky:
+    """`A = L Lᵀ` for a symmetric positive definite A, factored once; A is overwritten.
+
+    The factor is found tile by tile, in threads: the tiles of a column follow from the one on the
+    diagonal, and what lies to their right from them. A tile's size and the order of its sums are
+    fixed, so that L does not depend on the number of threads, as it does where LAPACK has several.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Cholesky(np.array([[4.0, 2.0], [2.0, 2.0]])).solve(np.array([[2.0], [0.0]]))
+    array([[ 1.],
+           [-1.]])
+    """
+
+    def __init__(self, A: FloatArray) -> None:
+        n = len(A)
+        for first in range(0, n, _TILE):
+            last = min(first + _TILE, n)
+            column = slice(first, last)
+            A[column, column] = linalg.cholesky(A[column, column], lower=True, check_finite=False)
+            below = [slice(i, min(i + _TILE, n)) for i in range(last, n, _TILE)]
+            in_threads(partial(_divide_tile, A, column), below)
+            in_threads(partial(_update_tiles, A, column), below)
+        self._lower = A
+
+    def solve(self, B: FloatArray) -> FloatArray:
+        """Return A⁻¹ B."""
+        # The transpose is the upper factor in the order of LAPACK, which needs no copy of it.
+        return np.asarray(linalg.cho_solve((self._lower.T, False), B, check_finite=False))
+
+
+def _divide_tile(A: FloatArray, column: slice, rows: slice) -> None:
+    """Finish a tile below the diagonal: L_ij = A_ij L_jj⁻ᵀ."""
+    diagonal = A[column, column]
+    tile = linalg.solve_triangular(diagonal, A[rows, column].T, lower=True, check_finite=False)
+    A[rows, column] = tile.T
+
+
+def _update_tiles(A: FloatArray, column: slice, rows: slice) -> None:
+    """Subtract L_ij L_kjᵀ from the tiles of a row that lie right of a finished column."""
+    right = slice(column.stop, rows.stop)
+    A[rows, right] -= A[rows, column] @ A[right, column].T
+
+
+class _DensePropagator(Propagator):
+    """P by one Cholesky factor of M + τ(D - W)."""
+
+    def __init__(self, graph: Graph, weights: FloatArray, tau: float) -> None:
+        self.weights = weights
+        W = graph.affinity_
+        system = -tau * (W.toarray() if sparse.issparse(W) else W)
+        system[np.diag_indices_from(system)] += weights + tau * graph.degrees_
+        self._factor = Cholesky(system)
+        self.steepest = _steepest(2.0 * tau * _ratio(graph, weights))
+
+    def __call__(self, F: FloatArray) -> FloatArray:
+        """Return P F."""
+        return self._factor.solve(self.weights[:, None] * F)
+
+
+class _SparsePropagator(Propagator):
+    """P = A⁻¹ by Chebyshev iteration on `A = I + τ M⁻¹(D - W)`, whose spectrum is known.
+
+    The spectrum lies in [1, 1 + spread], so that k steps shrink what is left over by
+    1 / T_k((2 + spread) / spread), whatever F is: the number of steps follows from the accuracy
+    that is asked for, no norm has to be watched, and what is left over bounds the error of P F,
+    because no eigenvalue of A is below 1. Rows are worked on in blocks, in threads.
+    """
+
+    def __init__(self, graph: Graph, weights: FloatArray, tau: float, tol: float = 1e-10) -> None:
+        self.weights = weights
+        self._own = (1.0 + tau * graph.degrees_ / weights)[:, None]
+        W = sparse.csr_array(graph.affinity_)
+        scaled = sparse.csr_array(
+            (np.repeat(tau / weights, np.diff(W.indptr)) * W.data, W.indices, W.indptr), W.shape
+        )
+        self._parts = row_parts(scaled)
+        spread = 2.0 * tau * _ratio(graph, weights)
+        self.steepest = _steepest(spread)
+        self._middle, self._half = 1.0 + 0.5 * spread, 0.5 * spread
+        # The residual can exceed the error by the condition number, 1 + spread.
+        self._tol = tol / (1.0 + spread)
+
+    def __call__(self, F: FloatArray) -> FloatArray:
+        """Return P F."""
+        return self._sharpen(F, F.copy())
+
+    @property
+    def most_steps(self) -> int:
+        """How many steps P F may take at full accuracy."""
+        return self._steps(self._tol)
+
+    def sharpened(self, F: FloatArray, propagated: Propagated) -> Propagated:
+        """Return P F to full accuracy, from something near it."""
+        if propagated.rest is None:
+            return propagated
+        return Propagated(self._sharpen(F, propagated.value.copy()))
+
+    def _sharpen(self, F: FloatArray, value: FloatArray) -> FloatArray:
+        """Return P F to full accuracy, from a value that is changed into it."""
+        rest = F.copy()
+        in_threads(lambda part: self._take_away(part, value, rest), self._parts)
+        size, left = self._length(F), self._length(rest)
+        if left > 0:
+            self._solve(value, rest, self._steps(self._tol * size / left))
+            self.residual = max(self.residual, self._length(rest) / size if size > 0 else 0.0)
+        return value
+
+    def near(
+        self, F: FloatArray, step: FloatArray, before: Propagated, enough: float
+    ) -> Propagated:
+        """Return P F up to an error of `enough`, from P of the point that a step led from to F."""
+        rest = step.copy() if before.rest is None else blockwise(np.add, step, before.rest)
+        size = self._length(rest)
+        if size <= enough:
+            return Propagated(before.value, rest)
+        return self._solve(before.value.copy(), rest, self._steps(enough / size))
+
+    def _steps(self, shrink: float) -> int:
+        """Return how many steps shrink what is left over to this share of it."""
+        if self._half == 0:
+            return 1
+        rate = np.arccosh(self._middle / self._half)
+        return int(np.ceil(np.arccosh(1.0 / min(max(shrink, 1e-17), 1.0)) / rate))
+
+    def _solve(self, value: FloatArray, rest: FloatArray, steps: int) -> Propagated:
+        """Take Chebyshev steps from a value that leaves over a rest; changes both."""
+        if self._half == 0:  # A = I: no row is tied to another
+            value += rest
+            rest[:] = 0.0
+            return Propagated(value, rest)
+        move = blockwise(lambda r: r / self._middle, rest)
+        moved = np.empty_like(rest)
+        sigma = self._middle / self._half
+        rho = 1.0 / sigma
+        for _ in range(steps):
+            rho, last = 1.0 / (2.0 * sigma - rho), rho
+            forward = 2.0 * rho / self._half
+            in_threads(
+                partial(self._step, move, moved, value, rest, rho * last, forward), self._parts
+            )
+            move, moved = moved, move
+        return Propagated(value, rest)
+
+    def _step(
+        self,
+        move: FloatArray,
+        moved: FloatArray,
+        value: FloatArray,
+        rest: FloatArray,
+        keep: float,
+        forward: float,
+        part: RowPart,
+    ) -> None:
+        """Move the value in one part of the rows, and choose the next move there."""
+        here = part.rows
+        value[here] += move[here]
+        self._take_away(part, move, rest)
+        np.multiply(rest[here], forward, out=moved[here])
+        moved[here] += keep * move[here]
+
+    def _take_away(self, part: RowPart, F: FloatArray, rest: FloatArray) -> None:
+        """Subtract A F from the rest, in one part of the rows."""
+        rest[part.rows] -= self._own[part.rows] * F[part.rows]
+        rest[part.rows] += part.matrix @ F
+
+    def _length(self, F: FloatArray) -> float:
+        square = total(lambda w, f: (w[:, None] * f * f).sum(), self.weights, F)
+        return float(np.sqrt(square))
+
+
+class _AnchorPropagator(Propagator):
+    """P Y = (1-α)(Y + α Z (Λ - α ZᵀZ)⁻¹ Zᵀ Y), by one Cholesky factor as large as the anchors."""
+
+    def __init__(self, graph: AnchorGraph, weights: FloatArray, alpha: float) -> None:
+        self.weights = weights
+        self._graph = graph
+        self._alpha = alpha
+        system = np.diag(graph.masses_) - alpha * graph.shared_ties()
+        self._factor = Cholesky(system)
+        # S = Z Λ⁻¹ Zᵀ has eigenvalues from 0 to 1, and P (1-α) / (1-α s).
+        self.steepest = alpha
+
+    def __call__(self, F: FloatArray) -> FloatArray:
+        """Return P F."""
+        solved = self._factor.solve(self._graph.to_anchors(F))
+        received = self._graph.from_anchors(self._alpha * solved)
+        received += F
+        received *= 1.0 - self._alpha
+        return received
+
+
+class _TruncatedWalk(Propagator):
+    """P = Σ_{j=1..r} α^j S^j / Σ α^j: where a walker lands within r steps; r = 1 is k-NN.
+
+    No step leads from a row to itself, but where its ties are raised to the metric's floor.
+    """
+
+    def __init__(self, graph: Graph, weights: FloatArray, alpha: float, order: int) -> None:
+        self.weights = weights
+        self._graph = graph
+        self._others = (graph.strengths / weights)[:, None]
+        powers = alpha ** np.arange(1, order + 1)
+        self._shares = powers / powers.sum()
+        places = np.linspace(1.0 - 2.0 * self._others.max(initial=0.0), 1.0, 2001)
+        polynomial = np.polyval(np.append(self._shares[::-1], 0.0), places)
+        self.steepest = float(1.0 - polynomial.min())
+
+    def __call__(self, F: FloatArray) -> FloatArray:
+        """Return P F."""
+        total = np.zeros_like(F)
+        for share in self._shares:
+            F = F + self._others * (self._graph.hear(F) - F)
+            total += share * F
+        return total
+
+
+class _Rescaled(Propagator):
+    """P divided by (1-α), as the paper's Algorithm 2 prints it; a row of degree 0 keeps its own."""
+
+    def __init__(self, inner: Propagator, graph: Graph, alpha: float) -> None:
+        self._inner = inner
+        self._factor = np.where(graph.degrees_ > 0, 1.0 / (1.0 - alpha), 1.0)[:, None]
+        self.weights = inner.weights
+        self.steepest = inner.steepest
+
+    def __call__(self, F: FloatArray) -> FloatArray:
+        """Return (I - αS)⁻¹ F."""
+        propagated = self._factor * self._inner(F)
+        self.residual = self._inner.residual
+        return np.asarray(propagated)
+
+
+def propagator(
+    graph: Graph,
+    alpha: float = 0.5,
+    *,
+    order: int | None = None,
+    metric: Metric = "degree",
+    floor: float = 1e-2,
+    literal: bool = False,
+    accuracy: float = 1e-10,
+) -> Propagator:
+    """Return the operator P of a fitted graph, ready to be applied many times.
+
+    Parameters
+    ----------
+    graph : Graph
+        A fitted graph.
+    alpha : float in (0, 1)
+        How much comes from the neighbours.
+    order : int, optional
+        Stop the walk after this many steps instead of solving for its limit.
+    metric : {"degree", "euclidean"}
+        The norm in which P is self-adjoint.
+    floor : float
+        The smallest weight of a row, relative to the mean degree.
+    literal : bool
+        Leave out the factor (1-α), as the paper's Algorithm 2 does.
+    accuracy : float
+        The relative residual of an iterative solve.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from apportion.graphs import (PrecomputedGraph)
+    >>> P = propagator(PrecomputedGraph().fit(np.array([[0.0, 1.0], [1.0, 0.0]])), alpha=0.5)
+    >>> P(np.array([[1.0], [0.0]])).round(3)
+    array([[0.667],
+           [0.333]])
+    """
+    if order is None:
+        refuse_nearly_1(alpha)
+    weights = metric_weights(graph, metric, floor)
+    tau = alpha / (1.0 - alpha)
+    inner: Propagator
+    if order is not None:
+        inner = _TruncatedWalk(graph, _raised(graph.strengths, metric, floor), alpha, order)
+    elif isinstance(graph, AnchorGraph):
+        inner = _AnchorPropagator(graph, weights, alpha)
+    elif sparse.issparse(graph.affinity_):
+        inner = _for_sparse(graph, weights, alpha, max(accuracy, 1e-15))
+    else:
+        inner = _DensePropagator(graph, weights, tau)
+    return _Rescaled(inner, graph, alpha) if literal else inner
+
+
+def _for_sparse(graph: Graph, weights: FloatArray, alpha: float, accuracy: float) -> Propagator:
+    """Return P of a sparse graph: by steps, or by a factor where these would be too many.
+
+    The number of steps grows as 1 / √(1-α), without bound.
+    """
+    tau = alpha / (1.0 - alpha)
+    by_steps = _SparsePropagator(graph, weights, tau, accuracy)
+    if by_steps.most_steps <= _FEW_STEPS:
+        return by_steps
+    if graph.n_rows_ <= _FACTORED_ROWS:
+        return _DensePropagator(graph, weights, tau)
+    if by_steps.most_steps > _MOST_STEPS:
+        raise ValueError(
+            Advice(
+                f"alpha={alpha!r} is too near to 1 for a sparse graph of {graph.n_rows_:,} rows: "
+                f"one propagation would take {by_steps.most_steps:,} steps. Allowed: "
+                f"{_MOST_STEPS:,} steps, which is alpha up to about 0.99999.",
+                "{fewer_steps}",
+            )
+        )
+    return by_steps
+
+
+def _steepest(spread: float) -> float:
+    """Return the largest eigenvalue of I - A⁻¹ for an A with eigenvalues up to 1 + spread."""
+    return spread / (1.0 + spread)
+
+
+def _ratio(graph: Graph, weights: FloatArray) -> float:
+    """Return max d_i / m_i, which bounds the spectrum of M⁻¹(D - W) by twice itself."""
+    return float((graph.degrees_ / weights).max(initial=0.0))

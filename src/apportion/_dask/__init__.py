@@ -1,0 +1,1 @@
+"""LP-LLP on the partitions of a Dask cluster."""

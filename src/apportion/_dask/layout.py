@@ -1,0 +1,195 @@
+"""Rows tied to anchors on all partitions, and what their bags are: what a run begins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from apportion._dask.cluster import Cluster
+from apportion._dask.part import Design, Part
+from apportion._dask.spanning import SpanningBags
+from apportion._dask.ties import Census, census, tie
+from apportion._utils.memory import refuse_if_too_large
+from apportion._utils.progress import tell
+from apportion._utils.typing import AnyArray, BoolArray, FloatArray
+from apportion.exceptions import SupervisionError
+from apportion.graphs.anchor import Nearness
+from apportion.supervision.bags import overall_shares, shares_near
+from apportion.supervision.totals import Totals, masses_for
+
+_TYING = "tying rows"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Partitions that are ready to answer, and what they add up to.
+
+    Attributes
+    ----------
+    parts : list of futures
+        The partitions.
+    lengths : tuple of int
+        The rows of each.
+    holds : tuple of bool
+        Which of them hold rows of bags that lie in several.
+    strength : float
+        How strongly rows are tied to others, on average.
+    anchors : ndarray of shape (n_anchors, n_features)
+        The anchors that rows are tied to.
+    masses, shared : ndarray
+        Λ and ZᵀZ.
+    near : Nearness
+        How near rows are to their nearest anchors.
+    overall : ndarray of shape (n_classes,)
+        The class shares of all rows, as far as the totals tell.
+    classes : ndarray of shape (n_classes,)
+        The classes.
+    sizes : ndarray of shape (n_bags,)
+        The rows of each bag.
+    lower, upper, shares : ndarray of shape (n_bags, n_classes)
+        The bags' masses, and the shares to start from.
+    several : ndarray of bool, of shape (n_bags,)
+        Which bags lie in several partitions.
+    rows_digest : str
+        A digest of all rows, their bags, and how they are cut into partitions.
+    """
+
+    parts: list[Any]
+    lengths: tuple[int, ...]
+    holds: tuple[bool, ...]
+    strength: float
+    anchors: FloatArray
+    masses: FloatArray
+    shared: FloatArray
+    near: Nearness
+    overall: FloatArray
+    classes: AnyArray
+    sizes: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    shares: FloatArray
+    several: BoolArray
+    rows_digest: str
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return sum(self.lengths)
+
+    @property
+    def across(self) -> SpanningBags:
+        """The bags that lie in several partitions."""
+        some = self.several
+        return SpanningBags(self.lower[some], self.upper[some], self.sizes[some])
+
+    @property
+    def holders(self) -> list[Any]:
+        """The partitions that hold rows of bags that lie in several."""
+        return [part for part, holds in zip(self.parts, self.holds, strict=True) if holds]
+
+    @property
+    def others(self) -> list[Any]:
+        """The other partitions."""
+        return [part for part, holds in zip(self.parts, self.holds, strict=True) if not holds]
+
+
+def lay_out(
+    cluster: Cluster,
+    partitions: list[Any],
+    totals: Totals,
+    anchors: FloatArray,
+    n_nearest: int,
+) -> Layout:
+    """Return the rows of all partitions, tied to the anchors; rows are read for that, and let go.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where the work is done.
+    partitions : list of Delayed
+        The rows.
+    totals : Totals
+        The bags' totals.
+    anchors : ndarray of shape (n_anchors, n_features)
+        The anchors.
+    n_nearest : int
+        How many of them a row is tied to.
+    """
+    tell(_TYING)
+    m = len(anchors)
+    refuse_if_too_large(f"A fit with {m} anchors", 3 * 8 * m * m, "fewer anchors")
+    tied = cluster.on_each_read(tie, partitions, cluster.send(anchors), n_nearest)
+    counted = cluster.on_each(census, tied, len(totals.ids), len(anchors))
+    cluster.watch(_TYING, counted)
+    total: Census = cluster.total(counted)
+    used = np.flatnonzero(total.anchor_rows > 0)
+    place = np.zeros(len(anchors), dtype=np.intp)
+    place[used] = np.arange(len(used))
+    lower, upper = _masses(totals, total.sizes)
+    overall = overall_shares(lower, upper, total.sizes)
+    shares = shares_near(overall, lower, upper, total.sizes)
+    several = total.partitions > 1
+    design = Design(
+        masses=total.masses[used],
+        used=place,
+        classes=totals.classes,
+        lower=lower,
+        upper=upper,
+        shares=np.vstack([shares, overall]),
+        spanning=np.where(several, np.cumsum(several) - 1, -1),
+    )
+    sent = cluster.send(design)
+    parts = [cluster.on_one(Part, one, sent, number) for number, one in enumerate(tied)]
+    extents = cluster.gather(cluster.on_each(_extent, parts))
+    cluster.settle(parts)
+    lengths, holds, strengths, digests = zip(*extents, strict=True)
+    return Layout(
+        parts=parts,
+        lengths=lengths,
+        holds=holds,
+        strength=sum(strengths) / max(sum(lengths), 1),
+        anchors=anchors[used],
+        masses=design.masses,
+        shared=total.shared[np.ix_(used, used)],
+        near=Nearness(*(one[used] for one in total.near)),
+        overall=overall,
+        classes=totals.classes,
+        sizes=total.sizes,
+        lower=lower,
+        upper=upper,
+        shares=shares,
+        several=several,
+        rows_digest=sha256(repr((lengths, digests)).encode()).hexdigest(),
+    )
+
+
+def _masses(totals: Totals, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the masses of all bags; of those without rows, 0."""
+    there = np.flatnonzero(sizes > 0)
+    if not there.size:
+        raise SupervisionError(
+            "`bags`",
+            "no row that is in a bag, all ids being missing",
+            "at least one bag with rows",
+            "check the column of bag ids",
+        )
+    shape = len(sizes), len(totals.classes)
+    lower, upper = np.zeros(shape), np.zeros(shape)
+    lower[there], upper[there] = masses_for(totals, there, sizes[there])
+    return lower, upper
+
+
+class _Extent(NamedTuple):
+    """A partition's rows, whether some are of bags in several, and how strongly all are tied."""
+
+    n_rows: int
+    holds: bool
+    strength: float
+    digest: int
+
+
+def _extent(part: Part) -> _Extent:
+    return _Extent(part.n_rows, len(part.held) > 0, float(part.strengths.sum()), part.digest)

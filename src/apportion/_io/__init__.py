@@ -1,0 +1,1 @@
+"""Reading tables, writing files whole, archives."""

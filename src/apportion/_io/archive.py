@@ -1,0 +1,268 @@
+"""JSON and arrays in one zip file, without pickle; nothing that is read is believed unchecked.
+
+Members are stored as they are, not compressed: a file holds no less than what is made of it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.lib import format as npy
+
+from apportion._utils.memory import free_bytes, readable
+from apportion._utils.typing import AnyArray
+from apportion.exceptions import SavedModelError, compared
+
+PathOrFile: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
+
+REALS = ("<f4", "<f8")
+PLACES = ("<i4", "<i8")
+INTEGERS = ("<i8",)
+FLAGS = ("|b1",)
+BYTES = ("|u1",)
+
+LEAST_POSITIVE = 5e-324
+
+_MOST_JSON = 2**24
+_ROUNDING = 1e-6
+_CHUNK = 2**20
+_NEVER_CHANGED = "take a copy of the file that was not changed, or save the model again"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What an array in a file must be.
+
+    Attributes
+    ----------
+    shape : tuple of str
+        What its lengths count, such as "rows": equal words in one file are equal lengths.
+    dtypes : tuple of str
+        The kinds of numbers it may hold.
+    least, most : float
+        The range of its values; infinite ones and NaN are never allowed.
+    below : str, optional
+        The length, by its word, that values are below where they are places in another array.
+    shares : bool
+        Whether each row is shares of a whole: values from 0 to 1 that sum to 1, up to rounding.
+    """
+
+    shape: tuple[str, ...]
+    dtypes: tuple[str, ...] = REALS
+    least: float = -sys.float_info.max
+    most: float = sys.float_info.max
+    below: str | None = None
+    shares: bool = False
+
+
+def write_zip(file: PathOrFile, document: Any, arrays: Mapping[str, AnyArray], name: str) -> None:
+    """Write a document as the JSON member `name`, and arrays as members `*.npy`.
+
+    Equal contents give equal bytes. Arrays are written in pieces, never copied whole.
+    """
+    text = as_json(document, name).encode("ascii")
+    with zipfile.ZipFile(file, "w") as whole:
+        with whole.open(_entry(name), "w", force_zip64=True) as member:
+            member.write(text)
+        for key, array in arrays.items():
+            with whole.open(_entry(f"{key}.npy"), "w", force_zip64=True) as member:
+                npy.write_array(member, array, version=(1, 0), allow_pickle=False)
+
+
+def as_json(document: Any, name: str) -> str:
+    """Return a document as JSON, or raise where it is none, or too much of it."""
+    try:
+        text = json.dumps(document, indent=1, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SavedModelError(
+            name,
+            f"something that JSON cannot hold ({error})",
+            "text, finite numbers, true, false, null, and lists and objects of these",
+            "leave it out, or turn it into text",
+        ) from error
+    if len(text) > _MOST_JSON:
+        raise SavedModelError(
+            name, readable(len(text)), f"at most {readable(_MOST_JSON)}", "leave something out"
+        )
+    return text
+
+
+@contextmanager
+def open_zip(file: PathOrFile) -> Iterator[ZipReader]:
+    """Yield a reader of a zip file, which is open until the block ends."""
+    if isinstance(file, str | os.PathLike):
+        with open(file, "rb") as stream:
+            yield ZipReader(stream, os.fspath(file))
+    else:
+        yield ZipReader(file, str(getattr(file, "name", "the file")))
+
+
+class ZipReader:
+    """Reads JSON and arrays from a zip file; whatever is wrong with it is a `SavedModelError`."""
+
+    def __init__(self, stream: IO[bytes], name: str) -> None:
+        self.name = name
+        try:
+            self._zip = zipfile.ZipFile(stream)
+        except Exception as error:
+            raise SavedModelError(
+                name,
+                f"no zip file, or only a part of one ({error})",
+                "a file that save_model, or 'apportion label --model', wrote",
+                "name the right file, or copy it again",
+            ) from error
+
+    def refuse(self, member: str, found: str, allowed: str, mend: str = _NEVER_CHANGED) -> NoReturn:
+        """Raise an error that names file and member."""
+        raise SavedModelError(f"{self.name}, {member}", found, allowed, mend)
+
+    def json(self, member: str) -> Any:
+        """Return what a JSON member holds."""
+        info = self._info(member)
+        if info.file_size > _MOST_JSON:
+            self.refuse(member, readable(info.file_size), f"at most {readable(_MOST_JSON)}")
+        with self._reading(member), self._zip.open(info) as stream:
+            return json.loads(stream.read().decode("utf-8"), parse_constant=_refuse_constant)
+
+    def array(self, key: str, stored: Stored, lengths: dict[str, int]) -> AnyArray:
+        """Return an array, read only once its size is known to be right, whole and affordable.
+
+        Lengths that are known are compared, those that are not are added to `lengths`.
+        """
+        member = f"{key}.npy"
+        info = self._info(member)
+        with self._reading(member), self._zip.open(info) as stream:
+            shape, column_first, dtype = _header(stream)
+            if dtype.str not in stored.dtypes:
+                self.refuse(member, f"values of dtype {dtype}", f"dtype {_either(stored.dtypes)}")
+            self._compare(member, shape, stored.shape, lengths)
+            n_bytes = math.prod(shape) * dtype.itemsize
+            held = info.file_size - stream.tell()
+            if held != n_bytes:
+                self.refuse(member, f"{held:,} bytes for shape {shape}", f"{n_bytes:,} bytes")
+            free = free_bytes()
+            if free is not None and n_bytes > free:
+                self.refuse(
+                    member,
+                    f"an array of {readable(n_bytes)}",
+                    f"what fits into the {readable(free)} of memory that are free",
+                    "free some memory, or use a larger machine",
+                )
+            flat = np.empty(math.prod(shape), dtype=dtype)
+            _fill(stream, flat.view(np.uint8))
+        self._check_values(member, flat, stored, lengths)
+        array = flat.reshape(shape, order="F" if column_first else "C")
+        if stored.shares:
+            self._check_shares(member, array)
+        return array
+
+    def _info(self, member: str) -> zipfile.ZipInfo:
+        try:
+            info = self._zip.getinfo(member)
+        except KeyError:
+            self.refuse("members", f"no {member}", "all members that save_model wrote")
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            self.refuse(member, "compressed data", "members that are stored as they are")
+        return info
+
+    @contextmanager
+    def _reading(self, member: str) -> Iterator[None]:
+        """Turn whatever zipfile, json and numpy say of bytes that are wrong into one error."""
+        try:
+            yield
+        except SavedModelError:
+            raise
+        except Exception as error:
+            raise SavedModelError(
+                f"{self.name}, {member}",
+                f"bytes that cannot be read ({error or type(error).__name__})",
+                "what save_model wrote",
+                _NEVER_CHANGED,
+            ) from error
+
+    def _compare(
+        self, member: str, shape: tuple[int, ...], names: tuple[str, ...], lengths: dict[str, int]
+    ) -> None:
+        """Raise unless a shape agrees with the lengths that are known; add those that are not."""
+        wanted = tuple(lengths.get(name) for name in names)
+        right = len(shape) == len(wanted) and all(
+            length > 0 and known in (None, length)
+            for length, known in zip(shape, wanted, strict=True)
+        )
+        if not right:
+            words = [
+                f"any number of {name}" if known is None else f"{known:,} {name}"
+                for name, known in zip(names, wanted, strict=True)
+            ]
+            self.refuse(member, f"shape {shape}", " × ".join(words) or "a single number")
+        lengths.update(zip(names, shape, strict=True))
+
+    def _check_values(
+        self, member: str, flat: AnyArray, stored: Stored, lengths: dict[str, int]
+    ) -> None:
+        if stored.dtypes == FLAGS:
+            flat = flat.view(np.uint8)
+        least, most = stored.least, stored.most
+        if stored.below is not None:
+            least, most = 0, lengths[stored.below] - 1
+        for value in (flat.min().item(), flat.max().item()):
+            if not least <= value <= most:
+                allowed = f"finite numbers from {least:g} to {most:g}"
+                self.refuse(member, f"the value {value}", allowed)
+
+    def _check_shares(self, member: str, array: AnyArray) -> None:
+        """Raise unless every row is shares of a whole."""
+        rows = np.atleast_2d(array)
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = rows.sum(axis=1)
+        wrong = (rows < -_ROUNDING).any(axis=1) | ~(np.abs(sums - 1.0) <= _ROUNDING)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            self.refuse(
+                member,
+                f"row {row} with a least value of {rows[row].min():g} and a sum of "
+                f"{compared(sums[row], 1.0)[0]}",
+                "soft labels: numbers from 0 to 1 that sum to 1 in every row",
+            )
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """Return a member that tells nothing of when and where it was written."""
+    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    entry.create_system = 3
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    if npy.read_magic(stream) != (1, 0):
+        raise ValueError("another version of the format of arrays")
+    return npy.read_array_header_1_0(stream)
+
+
+def _fill(stream: IO[bytes], target: AnyArray) -> None:
+    """Read into all of an array of bytes, piece by piece."""
+    done = 0
+    while done < len(target):
+        piece = stream.read(min(_CHUNK, len(target) - done))
+        if not piece:
+            raise EOFError("the data ends too early")
+        target[done : done + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
+        done += len(piece)
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return " or ".join(str(np.dtype(word)) for word in words)

@@ -1,0 +1,1 @@
+"""Threads, memory, hashing and progress."""

@@ -1,0 +1,121 @@
+"""Project values onto a box and onto bounds of the sums of groups, all groups at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apportion._utils.groups import Groups
+from apportion._utils.typing import FloatArray, IntArray
+
+
+def shift_into_box(
+    f: FloatArray,
+    weights: FloatArray,
+    low: FloatArray | float,
+    high: FloatArray | float,
+    groups: Groups,
+    lower: FloatArray,
+    upper: FloatArray,
+    start: FloatArray | None = None,
+    tol: float = 1e-12,
+) -> tuple[FloatArray, FloatArray]:
+    """Find λ with Σ_{i in k} clip(f_i + λ_k / w_i, low_i, high_i) in [lower_k, upper_k].
+
+    This is `argmin_g ½ Σ w_i (g_i - f_i)²` over the box and the groups' sums. λ_k is 0 where the
+    clipped values already fit. Newton steps inside a shrinking bracket, all groups at once.
+
+    Returns
+    -------
+    g : ndarray of shape (n_rows,)
+    multipliers : ndarray of shape (n_groups,)
+    """
+    free = np.clip(f, low, high)
+    sums = groups.sum(free)
+    target = np.clip(sums, lower, upper)
+    scale = tol * np.maximum(groups.sizes, 1.0)
+    wrong = np.abs(sums - target) > scale
+    multipliers: FloatArray = np.zeros(groups.n_groups)
+    if not wrong.any():
+        return free, multipliers
+    guess = multipliers if start is None else start
+    if wrong.all() and groups.covers_all_rows:
+        multipliers = _bracketed_newton(f, 1.0 / weights, low, high, groups, target, scale, guess)
+        return np.clip(f + groups.spread(multipliers) / weights, low, high), multipliers
+    rows, active = groups.only(wrong)
+    part = f[rows], 1.0 / weights[rows], _part(low, rows), _part(high, rows)
+    found = _bracketed_newton(*part, active, target[wrong], scale[wrong], guess[wrong])
+    multipliers[wrong] = found
+    free[rows] = np.clip(part[0] + active.spread(found) * part[1], *part[2:])
+    return free, multipliers
+
+
+def _sums_of(bound: FloatArray | float, groups: Groups) -> FloatArray:
+    """Return the groups' sums where every row is at its bound."""
+    return bound * groups.sizes if isinstance(bound, float) else groups.sum(bound)
+
+
+def _part(bound: FloatArray | float, rows: IntArray) -> FloatArray | float:
+    """Return the bounds of some rows; one bound for all stays."""
+    return bound if isinstance(bound, float) else bound[rows]
+
+
+def nearest_totals(
+    wanted: FloatArray, lower: FloatArray, upper: FloatArray, sizes: FloatArray
+) -> FloatArray:
+    """Return argmin_t ‖t - wanted‖ for every row t, within its bounds and with its sum."""
+    K, c = lower.shape
+    cells = Groups(np.repeat(np.arange(K), c), K)
+    flat = wanted.ravel(), np.ones(K * c), lower.ravel(), upper.ravel()
+    return shift_into_box(*flat, cells, sizes, sizes)[0].reshape(K, c)
+
+
+def _bracketed_newton(
+    f: FloatArray,
+    give: FloatArray,
+    low: FloatArray | float,
+    high: FloatArray | float,
+    groups: Groups,
+    target: FloatArray,
+    scale: FloatArray,
+    guess: FloatArray,
+) -> FloatArray:
+    """Solve Σ clip(f + λ give, low, high) = target for every group, from a guess."""
+    left = groups.least((low - f) / give)
+    right = groups.greatest((high - f) / give)
+    answer = np.clip(guess, left, right)
+    # Newton's steps do not reach the ends, where every row is at a bound; there nothing is sought.
+    answer = np.where(target - _sums_of(low, groups) <= scale, left, answer)
+    answer = np.where(_sums_of(high, groups) - target <= scale, right, answer)
+    place = np.arange(groups.n_groups)
+    lam, last = answer.copy(), np.full(groups.n_groups, np.inf)
+    for _ in range(200):
+        moved = lam[groups.codes]
+        moved *= give
+        moved += f
+        inside = (moved > low) & (moved < high)
+        excess = groups.sum(np.clip(moved, low, high, out=moved)) - target
+        slope = groups.sum(np.multiply(give, inside, out=moved))
+        done = (np.abs(excess) <= scale) | (right - left <= 0)
+        answer[place[done]] = lam[done]
+        if done.all():
+            break
+        left = np.where(excess < 0, np.maximum(left, lam), left)
+        right = np.where(excess > 0, np.minimum(right, lam), right)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            newton = lam - excess / slope
+        slow = np.abs(excess) > 0.5 * last
+        usable = (newton > left) & (newton < right) & ~slow
+        middle = 0.5 * (left + right)
+        stuck = (middle <= left) | (middle >= right)
+        lam = np.where(done, lam, np.where(usable, newton, middle))
+        last = np.abs(excess)
+        left = np.where(stuck & ~done, right, left)
+        if done.sum() > len(done) // 2:
+            rows, groups = groups.only(~done)
+            f, give, low, high = f[rows], give[rows], _part(low, rows), _part(high, rows)
+            keep = ~done
+            place, lam, last = place[keep], lam[keep], last[keep]
+            left, right, target, scale = left[keep], right[keep], target[keep], scale[keep]
+    else:
+        answer[place] = lam
+    return answer

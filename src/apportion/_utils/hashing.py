@@ -1,0 +1,78 @@
+"""An order of the rows that depends on what they hold, never on where they stand.
+
+Ties are broken and random numbers handed out in this order, so that shuffling the input shuffles
+the answer and nothing else. Rows with equal features are told apart by a scrambled position: some
+order must be chosen for them, and a scrambled one carries no trace of how the input was sorted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apportion._utils.threads import BLOCK_ROWS, in_threads, slices
+from apportion._utils.typing import FloatArray, IntArray, UIntArray
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def scramble(words: UIntArray) -> UIntArray:
+    """Return the words passed through the finaliser of SplitMix64, a bijection of 64-bit words."""
+    with np.errstate(over="ignore"):
+        words = words + _GOLDEN
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return words ^ (words >> np.uint64(31))
+
+
+def row_hashes(X: FloatArray) -> UIntArray:
+    """Return a 64-bit hash of every row's features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> a, b, c = row_hashes(np.array([[1.0, -0.0], [2.0, 0.0], [1.0, 0.0]]))
+    >>> bool(a == c), bool(a == b)
+    (True, False)
+    """
+    X = np.asarray(X)
+    hashes = np.zeros(X.shape[0], dtype=np.uint64)
+
+    def digest(part: slice) -> None:
+        for column in X[part].T:
+            positive_zero = column.astype(np.float64) + 0.0
+            hashes[part] = scramble(hashes[part] ^ positive_zero.view(np.uint64))
+
+    in_threads(digest, slices(len(X), BLOCK_ROWS))
+    return hashes
+
+
+def hash_sample(X: FloatArray, n_sample: int) -> IntArray:
+    """Return the first rows in the order of the feature hashes, or all where there are fewer.
+
+    Which of several equal rows are taken is left open.
+    """
+    hashes = row_hashes(X)
+    if n_sample < len(hashes):
+        first = np.argpartition(hashes, n_sample)[:n_sample]
+        return first[np.argsort(hashes[first])]
+    return np.argsort(hashes)
+
+
+def hash_ranks(X: FloatArray | None, n_rows: int) -> IntArray:
+    """Return every row's place in the order of the feature hashes.
+
+    Without features (`X=None`, a precomputed graph) the order is that of the scrambled positions.
+    """
+    return ranks_of(scramble(np.arange(n_rows, dtype=np.uint64)) if X is None else row_hashes(X))
+
+
+def ranks_of(hashes: UIntArray) -> IntArray:
+    """Return every row's place in the order of these hashes; equal ones by a scrambled position."""
+    n_rows = len(hashes)
+    order = np.argsort(hashes)
+    in_order = hashes[order]
+    if np.any(in_order[1:] == in_order[:-1]):
+        order = np.lexsort((scramble(np.arange(n_rows, dtype=np.uint64)), hashes))
+    ranks = np.empty(n_rows, dtype=np.intp)
+    ranks[order] = np.arange(n_rows)
+    return ranks

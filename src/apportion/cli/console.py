@@ -1,0 +1,297 @@
+"""What the command line says on stderr, and how it ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from apportion._utils.progress import listening
+from apportion.exceptions import Advice, OutputError
+
+BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, OUR_FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
+"""Exit codes beside 0, done."""
+
+talk = Console(stderr=True, highlight=False, markup=False, emoji=False)
+talk.soft_wrap = not talk.is_terminal
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class CommandLineError(Exception):
+    """Options that do not go together, or an option's value that is not allowed."""
+
+
+def with_exit_codes(command: Command) -> Command:
+    """Return a command whose failures are one paragraph on stderr and a documented exit code."""
+
+    @wraps(command)
+    def careful(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except KeyboardInterrupt:
+            _end("interrupted; no file is left half written", INTERRUPTED)
+        except CommandLineError as error:
+            words = f"{error} 'apportion {command.__name__} -h' lists the options."
+            _end(words, BAD_COMMAND)
+        except OutputError as error:
+            _end(str(error), BAD_OUTPUT)
+        except MemoryError as error:
+            _end(str(error) or "not enough memory", NO_MEMORY)
+        except OSError as error:
+            _end(_in_words(error), BAD_INPUT)
+        except (ValueError, ModuleNotFoundError) as error:
+            said = error.args[0] if error.args else ""
+            _end(in_options(said) if isinstance(said, Advice) else str(error), BAD_INPUT)
+        except Exception as error:
+            if os.environ.get("APPORTION_DEBUG"):
+                raise
+            _end(
+                f"a fault of this program: {type(error).__name__}: {error}. Please report it; "
+                "APPORTION_DEBUG=1 shows where it happened",
+                OUR_FAULT,
+            )
+
+    return careful  # type: ignore[return-value]
+
+
+def _end(message: str, code: int) -> NoReturn:
+    text = printable(" ".join(message.split()))
+    talk.print(f"apportion: {text}{'' if text.endswith(('.', '?')) else '.'}")
+    raise typer.Exit(code)
+
+
+def _in_words(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    if not error.filename:
+        return reason
+    return f"{error.filename} cannot be used: {reason[:1].lower()}{reason[1:]}"
+
+
+@contextmanager
+def on_stdout() -> Iterator[None]:
+    """Write to stdout, to the end. A reader who has had enough is no failure, a full disk is."""
+    if sys.stdout is None:
+        raise OutputError("stdout is closed. Name a file with --output.")
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered, and what else is written, goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(f"stdout cannot be written: {reason[:1].lower()}{reason[1:]}.") from error
+
+
+def print_out(text: str) -> None:
+    """Print data, as opposed to what is said about them."""
+    with on_stdout():
+        print(text)
+
+
+def say(notes: Iterable[str], quiet: bool, title: str = "") -> None:
+    """Say what was found, one thing a line."""
+    lines = [] if quiet else list(notes)
+    if title and lines:
+        talk.print(title)
+    for line in lines:
+        talk.print(f"  {printable(line)}" if title else printable(line))
+
+
+@contextmanager
+def log_said(quiet: bool) -> Iterator[None]:
+    """Say what the library logs."""
+
+    class Saying(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say([record.getMessage()], quiet)
+
+    log, handler = logging.getLogger("apportion"), Saying()
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
+def printable(text: str) -> str:
+    r"""Return text with its control characters spelt out: they would command the terminal.
+
+    Examples
+    --------
+    >>> print(printable("tv\x1b[31m"))
+    tv\x1b[31m
+    """
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+OPTIONS = {
+    "max_iter": "--max-iter",
+    "tol": "--tol",
+    "alpha": "--alpha",
+    "n_probes": "--probes",
+    "n_neighbors": "--neighbors",
+    "n_nearest": "--nearest",
+    "n_anchors": "--anchors",
+    "labels": "some labels (--given)",
+    "meet_totals": "Look for rows that are far from all others, and leave them out",
+    "exact_search": "Scale the features alike (--scale).",
+    "shorter_walk": "Lower --alpha.",
+    "fewer_steps": "Lower --alpha, or use --graph anchor, which takes no steps.",
+    "mean_map": "Scale the features alike (--scale), or take another --prior.",
+}
+"""What the library's advice names, in words of the command line: see `exceptions.PARAMETERS`."""
+
+
+def in_options(note: str) -> str:
+    """Return what the library says in the words of the command line."""
+    return note.rendered(OPTIONS) if isinstance(note, Advice) else note
+
+
+@contextmanager
+def stages(quiet: bool = False) -> Iterator[None]:
+    """Show the progress of long work: bars on a terminal, else lines."""
+    if quiet:
+        yield
+    elif talk.is_terminal:
+        with _bars() as bars, listening(_Bars(bars)):
+            yield
+    else:
+        lines = _Lines()
+        with lines.kept_up(), listening(lines):
+            yield
+
+
+def _bars() -> Progress:
+    return Progress(
+        TextColumn("{task.description:<22}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(compact=True),
+        console=talk,
+        transient=True,
+        speed_estimate_period=3600.0,
+    )
+
+
+class _Bars:
+    """A bar for the stage that is under way."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+        self._stage: str | None = None
+        self._task: Any = None
+
+    def __call__(self, stage: str, done: float | None, detail: str = "") -> None:
+        """Take note of progress."""
+        words = _joined(stage, detail)
+        if stage != self._stage:
+            if self._task is not None:
+                self._bars.remove_task(self._task)
+            self._stage, self._task = stage, self._bars.add_task(words, total=None)
+        self._bars.update(self._task, description=words)
+        if done is not None:
+            self._bars.update(self._task, total=1.0, completed=done)
+
+
+_AT_LEAST_EVERY = 30.0
+"""Seconds after which a further line is printed, whether or not there was progress."""
+
+
+class _Lines:
+    """A line for every stage that begins later than a second after the first, and one every 30 s.
+
+    Lines between stages come from a thread of their own: a stage may report nothing for long.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun = self._stage_begun = self._printed = clock()
+        self._now: tuple[str, float | None, str] = ("working", None, "")
+        self._over = threading.Event()
+
+    def __call__(self, stage: str, done: float | None, detail: str = "") -> None:
+        """Take note of progress."""
+        before, self._now = self._now[0], (stage, done, detail)
+        if stage == before:
+            return
+        self._stage_begun = self._clock()
+        if self._stage_begun - self._begun >= 1.0:
+            self._print(_joined(stage, detail))
+
+    @contextmanager
+    def kept_up(self) -> Iterator[None]:
+        """Print the stage under way every 30 s, until the end of the block."""
+        thread = threading.Thread(target=self._keep_up, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _keep_up(self) -> None:
+        while not self._over.wait(max(self._printed + _AT_LEAST_EVERY - self._clock(), 0.0)):
+            if self._clock() - self._printed >= _AT_LEAST_EVERY:
+                self._print(self.state())
+
+    def state(self) -> str:
+        """Return the stage under way, and how far it is, in words."""
+        stage, done, detail = self._now
+        words = _joined(stage, detail)
+        if done is None:
+            return words
+        return f"{words}: {done:.0%}{_time_left(self._clock() - self._stage_begun, done)}"
+
+    def _print(self, words: str) -> None:
+        self._printed = self._clock()
+        talk.print(f"{self._printed - self._begun:7.1f} s  {printable(words)}")
+
+
+def _joined(stage: str, detail: str) -> str:
+    return f"{stage}, {detail}" if detail else stage
+
+
+def _time_left(seconds: float, done: float) -> str:
+    """Return how long the rest will take if it goes on as it did, in words; empty if unknown.
+
+    Examples
+    --------
+    >>> _time_left(60.0, 0.25)
+    ', about 3 min left'
+    """
+    if not 0.0 < done < 1.0:
+        return ""
+    left = seconds * (1.0 - done) / done
+    return f", about {_span(left)} left"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

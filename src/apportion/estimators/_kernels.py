@@ -1,0 +1,276 @@
+"""Kernels, never held as a whole n × n matrix where a sum over it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg
+from sklearn.metrics.pairwise import pairwise_kernels
+
+from apportion._utils.memory import refuse_if_too_large
+from apportion._utils.typing import FloatArray, IntArray
+
+KERNELS = ("linear", "rbf", "poly", "precomputed")
+
+LIBSVM_ITERATIONS = 200_000
+"""libsvm may otherwise go on for ever; at this many steps it stops, and scikit-learn warns."""
+
+_BLOCK_BYTES = 2**25
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A similarity `k(x, z)` of rows.
+
+    Attributes
+    ----------
+    name : {"linear", "rbf", "poly", "precomputed"} or callable
+        `x·z`, `exp(-γ‖x - z‖²)`, `(γ x·z + coef0)^degree`, the rows as they are, or a function of
+        two arrays of rows that returns all pairs.
+    gamma, degree, coef0 : float
+        Its parameters.
+    """
+
+    name: str | Callable[[Any, Any], Any]
+    gamma: float = 1.0
+    degree: float = 3.0
+    coef0: float = 0.0
+
+    def __call__(self, X: FloatArray, Z: FloatArray) -> FloatArray:
+        """Return k(x, z) for all pairs; precomputed rows are that already."""
+        if self.name == "precomputed":
+            return X
+        if callable(self.name):
+            found = np.asarray(self.name(X, Z), dtype=np.float64)
+            if found.shape != (len(X), len(Z)):
+                raise ValueError(
+                    f"The kernel function must return an array of shape {(len(X), len(Z))}, one "
+                    f"value a pair of rows. Got shape {found.shape}."
+                )
+        else:
+            parameters = {
+                "linear": {},
+                "rbf": {"gamma": self.gamma},
+                "poly": {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0},
+            }[self.name]
+            found = np.asarray(pairwise_kernels(X, Z, metric=self.name, **parameters))
+        if not np.isfinite(found).all():
+            i, j = np.argwhere(~np.isfinite(found))[0]
+            raise ValueError(
+                f"The kernel {self.name!r} of two rows is {found[i, j]}. Allowed: finite numbers. "
+                "To mend: rescale the features; a polynomial needs a whole degree."
+            )
+        return found
+
+    def diagonal(self, X: FloatArray) -> FloatArray:
+        """Return k(x, x) of every row."""
+        if self.name == "precomputed":
+            return np.diagonal(X).copy()
+        side = max(1, int(np.sqrt(_BLOCK_BYTES / 8)))
+        starts = range(0, len(X), side)
+        blocks = [X[first : first + side] for first in starts]
+        return np.concatenate([np.diagonal(self(block, block)) for block in blocks])
+
+    @property
+    def linear(self) -> bool:
+        """Whether rows are their own features."""
+        return self.name == "linear"
+
+    def times(self, X: FloatArray, Z: FloatArray, weights: Any) -> FloatArray:
+        """Return Σ_j k(x, z_j) weights_j for every row x, block by block."""
+        if self.linear:
+            return np.asarray(X @ np.asarray(Z.T @ weights))
+        total = np.zeros((len(X), weights.shape[1]))
+        if len(Z):
+            for block in row_blocks(len(X), len(Z)):
+                total[block] = self(X[block], Z) @ weights
+        return total
+
+    def between_means(self, X: FloatArray, averages: Any) -> FloatArray:
+        """Return the kernel of bag means, A K Aᵀ, for the sparse matrix A that takes means.
+
+        K itself is never held: it passes by in blocks.
+        """
+        n_bags = averages.shape[0]
+        refuse_if_too_large(
+            f"The kernel of {n_bags} bag means",
+            3 * 8 * n_bags**2,
+            "kernel='linear', larger bags, MeanMap or EMLLP",
+        )
+        total = np.zeros((n_bags, n_bags))
+        by_row = averages.tocsc()
+        for block in row_blocks(len(X), len(X)):
+            total += by_row[:, block] @ (self(X[block], X) @ averages.T)
+        return 0.5 * (total + total.T)
+
+    def gram(self, X: FloatArray, instead: str) -> FloatArray:
+        """Return all n × n similarities, or refuse before anything is allocated."""
+        if self.name == "precomputed":
+            return X
+        refuse_if_too_large(f"The kernel of {len(X)} rows", 3 * 8 * len(X) ** 2, instead)
+        return self(X, X)
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The functions f_h(x) = Σ_j k(x - m, z_j) β_jh + b_h.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        k.
+    rows : ndarray of shape (n_rows, n_features)
+        The z_j.
+    weights : ndarray of shape (n_rows, n_functions)
+        β.
+    intercept : ndarray of shape (n_functions,)
+        b.
+    centre : ndarray of shape (n_features,), or None
+        m; None where the kernel sees the rows as they are.
+    """
+
+    kernel: Kernel
+    rows: FloatArray
+    weights: FloatArray
+    intercept: FloatArray
+    centre: FloatArray | None = None
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        """Return the functions' values, of shape (n_new, n_functions)."""
+        return self.kernel.times(moved(X, self.centre), self.rows, self.weights) + self.intercept
+
+    def compact(self) -> Expansion:
+        """Return the same functions, without rows of weight 0; a linear one as coefficients."""
+        if self.kernel.linear:
+            return replace(self, rows=np.eye(self.rows.shape[1]), weights=self.coefficients.T)
+        if self.kernel.name == "precomputed":
+            return replace(self, rows=np.empty((len(self.weights), 0)))
+        used = np.any(self.weights != 0, axis=1)
+        return replace(self, rows=self.rows[used], weights=self.weights[used])
+
+    @property
+    def coefficients(self) -> FloatArray:
+        """The weights of the features, of shape (n_functions, n_features); linear kernel only."""
+        return np.asarray((self.rows.T @ self.weights).T)
+
+    @property
+    def constant(self) -> FloatArray:
+        """The intercepts of `coefficients`, which are those of rows that are not centred."""
+        if self.centre is None:
+            return self.intercept
+        return np.asarray(self.intercept - self.coefficients @ self.centre)
+
+
+def resolve_kernel(kernel: Any, gamma: Any, degree: float, coef0: float, X: FloatArray) -> Kernel:
+    """Return the kernel with its γ: `"scale"` is 1 / (sum of the features' variances)."""
+    if gamma == "scale":
+        variance = float(X.var(axis=0).sum()) if X.size else 0.0
+        gamma = 1.0 / variance if variance > 0 else 1.0
+    return Kernel(kernel, float(gamma), float(degree), float(coef0))
+
+
+def centre_of(X: FloatArray) -> FloatArray:
+    """Return the mean of the rows, to the last digit or so however far from 0 they lie.
+
+    The first mean is off by the rounding of n sums of large numbers. The mean of what then remains,
+    which is small, corrects it.
+
+    Examples
+    --------
+    >>> (centre_of(np.array([[1.0], [2.0], [6.0]]) + 2.0**40) - 2.0**40).tolist()
+    [3.0]
+    """
+    rough = X.mean(axis=0, dtype=np.float64)
+    return np.asarray(rough + (X - rough).mean(axis=0))
+
+
+def moved(X: FloatArray, centre: FloatArray | None) -> FloatArray:
+    """Return the rows seen from the centre, in double precision; as they are without one."""
+    return X if centre is None else np.asarray(X - centre)
+
+
+def centred(inner: FloatArray, linear: bool, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return rows, or their similarities, moved so that their weighted mean is the origin.
+
+    With them their similarities s to that mean: a machine with dual weights β, Σ β = 0, found on
+    the moved rows is the same on the rows as they were, but for an intercept smaller by s·β.
+    libsvm, whose tolerance is absolute, does as well with every offset then.
+    """
+    mean = weights @ inner
+    if linear:
+        moved = inner - mean
+        return moved, moved @ mean
+    return inner - mean - mean[:, None] + mean @ weights, mean
+
+
+class KernelFeatures(NamedTuple):
+    """Features Z of the rows with Z Zᵀ ≈ K, made from a few pivot rows: Z = k(X, X_pivots) V.
+
+    `unexplained` is the share of the kernel's trace that they leave out.
+    """
+
+    Z: FloatArray
+    pivots: IntArray
+    V: FloatArray
+    unexplained: float
+
+
+def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatures:
+    """Return features by Cholesky factorisation with pivots, K ≈ L Lᵀ and Z = L.
+
+    Each step takes the row that is explained least so far, until none is left or there are
+    `max_rank`: then it is the Nyström approximation on these rows. Only their columns of K are
+    made.
+
+    What is left of k(x, x) is never negative but by the rounding of K. So it ends, too, when no
+    more is left than rounding has taken too much elsewhere: to divide by that would only blow
+    rounding up.
+    """
+    own = kernel.diagonal(X)
+    largest = float(own.max(initial=0.0))
+    if largest <= 0:
+        raise ValueError(
+            f"The kernel {kernel.name!r} has no positive k(x, x), so it is no inner product. Give "
+            "a positive semidefinite kernel: a similarity, not a distance."
+        )
+    rank = min(len(X), max_rank)
+    refuse_if_too_large(
+        f"{rank} kernel features of {len(X)} rows",
+        4 * 8 * rank * len(X),
+        "a smaller max_rank, or kernel='linear'",
+    )
+    left = own.copy()
+    L = np.zeros((len(X), rank))
+    pivots: list[int] = []
+    for step in range(rank):
+        pivot = int(np.argmax(left))
+        if left[pivot] <= max(1e-10 * largest, -float(left.min())):
+            break
+        column = X[:, pivot] if kernel.name == "precomputed" else kernel(X, X[[pivot]])[:, 0]
+        rest = column - L[:, :step] @ L[pivot, :step]
+        rest[pivots], rest[pivot] = 0.0, left[pivot]  # by definition; K's rounding may differ
+        L[:, step] = rest / np.sqrt(left[pivot])
+        left -= L[:, step] ** 2
+        left[pivot] = 0.0
+        pivots.append(pivot)
+    if left.min() < -1e-3 * largest:
+        raise ValueError(
+            f"The kernel {kernel.name!r} is not positive semidefinite: a residual k(x, x) is "
+            f"{left.min():.3g}, the largest k(x, x) {largest:.3g}. Give a kernel that is an inner "
+            "product in some space, such as 'rbf'. If it is one, rounding hides it: subtract the "
+            "features' means before the kernel sees them."
+        )
+    Z = L[:, : len(pivots)]
+    V = linalg.solve_triangular(Z[pivots], np.eye(len(pivots)), lower=True).T
+    unexplained = max(float(left.sum() / own.sum()), 0.0)
+    return KernelFeatures(Z, np.array(pivots, dtype=np.intp), V, unexplained)
+
+
+def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Yield slices of the rows such that a block of `width` columns stays small."""
+    step = max(1, _BLOCK_BYTES // (8 * max(width, 1)))
+    for first in range(0, n_rows, step):
+        yield slice(first, first + step)

@@ -1,1 +1,0 @@
-"""Tables from files and into files."""

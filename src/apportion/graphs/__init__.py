@@ -1,0 +1,20 @@
+"""Graphs of similar rows, and propagation on them."""
+
+from apportion.graphs._choice import choose_graph
+from apportion.graphs.anchor import AnchorGraph
+from apportion.graphs.base import Graph, smoothest, smoothness_of, weighted_neighbours
+from apportion.graphs.knn import KNNGraph
+from apportion.graphs.precomputed import PrecomputedGraph
+from apportion.graphs.rbf import RBFGraph
+
+__all__ = [
+    "AnchorGraph",
+    "Graph",
+    "KNNGraph",
+    "PrecomputedGraph",
+    "RBFGraph",
+    "choose_graph",
+    "smoothest",
+    "smoothness_of",
+    "weighted_neighbours",
+]

@@ -1,0 +1,1 @@
+"""A table and what is known of its rows in, a labeled table out."""

@@ -1,0 +1,1 @@
+"""What people know of class totals, as bounds per bag."""
