@@ -21,7 +21,7 @@ GAP = 1e-6
 
 def count(graph: Graph, bags: object, totals: Totals) -> tuple[int, int, float]:
     """Return accelerated and plain iterations to the gap, and how far apart the ends are."""
-    matched = match_bags(graph.n_rows_, bags=bags, proportions=totals)
+    matched = match_bags(graph.n_samples_, bags=bags, proportions=totals)
     runs = {
         solver: solve(
             graph, matched, Settings(solver=solver, n_probes=0, tol=tol, max_iter=200_000)
@@ -39,17 +39,17 @@ def main() -> None:
     print(f"iterations to within {GAP:g} of the lowest energy, relative to the start (kNN, k=10)")
     print(f"{'problem':>22}{'accelerated':>13}{'plain':>9}{'ratio':>8}{'gap of ends':>13}")
     fast_total = slow_total = 0
-    for n_rows in (120, 180, 300, 600):
+    for n_samples in (120, 180, 300, 600):
         for design, proportions in DESIGNS.items():
             fast = slow = 0
             worst = 0.0
             for seed in range(25):
-                X, y = make_xor(n_rows, random_state=seed)
+                X, y = make_xor(n_samples, random_state=seed)
                 bags, totals = make_bags(None, y, proportions=proportions, random_state=seed)
                 f, s, gap = count(KNNGraph().fit(X), bags, totals)
                 fast, slow, worst = fast + f, slow + s, max(worst, gap)
             fast_total, slow_total = fast_total + fast, slow_total + slow
-            name = f"XOR {n_rows}{design} × 25"
+            name = f"XOR {n_samples}{design} × 25"
             print(f"{name:>22}{fast:>13}{slow:>9}{slow / fast:>8.1f}{worst:>13.1e}")
     print(f"{'XOR, all':>22}{fast_total:>13}{slow_total:>9}{slow_total / fast_total:>8.1f}")
     for name, load in (("breast_cancer", load_breast_cancer), ("wine", load_wine)):

@@ -19,7 +19,7 @@ from apportion import LPLLP, BagDesignWarning
 from apportion.datasets import make_bags
 from apportion.metrics import bag_majority
 
-# loader, whether to standardise, seeds, what we want of 20 bags
+# loader, whether to standardize, seeds, what we want of 20 bags
 TABLES = {
     "digits": (load_digits, False, 5, 0.97),
     "breast_cancer": (load_breast_cancer, True, 10, 0.94),
@@ -30,14 +30,14 @@ TABLES = {
 def main() -> None:
     warnings.simplefilter("ignore", BagDesignWarning)
     print('LPLLP(graph="knn") in random bags of equal size with exact proportions: mean (std)')
-    print("accuracy on all rows; breast_cancer and wine are standardised")
+    print("accuracy on all rows; breast_cancer and wine are standardized")
     print(
         f"{'':14}{'rows':>6}{'bags':>5}{'seeds':>6}{'quota, refined':>16}{'quota':>16}"
         f"{'threshold':>16}{'predict':>16}{'majority':>10}{'supervised':>12}{'s/fit':>7}"
     )
-    for name, (load, standardise, seeds, least) in TABLES.items():
+    for name, (load, standardize, seeds, least) in TABLES.items():
         X, y = load(return_X_y=True)
-        X = scale(X) if standardise else X
+        X = scale(X) if standardize else X
         folds = StratifiedKFold(5, shuffle=True, random_state=0)
         forest = RandomForestClassifier(random_state=0)
         supervised = cross_val_score(forest, X, y, cv=folds).mean()

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from apportion._dask.cluster import _KEEP_MEMORY
-from apportion._utils.progress import listening
+from apportion._utils.progress import progress_callback
 from clusters import FEATURES, overlapping_clusters
 
 BAG_ROWS = 1_000
@@ -117,7 +117,7 @@ def alone(folder: Path, anchors: int | str) -> None:
     del tables, columns
     model = LPLLP(AnchorGraph(anchors), random_state=0)
     stages = Stages()
-    with listening(stages):
+    with progress_callback(stages):
         model.fit(X, bags=bags, proportions=np.load(folder / "shares.npy"))
     seconds = time.perf_counter() - started
     print(stages.told())
@@ -137,7 +137,7 @@ def on_cluster(folder: Path, workers: int, anchors: int | str) -> None:
         logging.getLogger("apportion").setLevel(logging.INFO)
         stages = Stages()
         started = time.perf_counter()
-        with listening(stages):
+        with progress_callback(stages):
             model = LPLLP(anchors).fit(
                 folder / "rows",
                 bags="bag",

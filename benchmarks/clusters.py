@@ -17,13 +17,13 @@ def overlapping_clusters(
 ) -> tuple[Any, Any, Any]:
     """Return rows (float32), labels and bags.
 
-    Twenty Gaussians of unit covariance, whose centres are drawn from a Gaussian of standard
+    Twenty Gaussians of unit covariance, whose centers are drawn from a Gaussian of standard
     deviation 0.9, belong to the classes in turn. Bags are of about equal size; a bag's class shares
-    are drawn uniformly from the simplex. With a million labelled rows, a nearest-neighbour
+    are drawn uniformly from the simplex. With a million labeled rows, a nearest-neighbor
     classifier is right on about 95 % of others.
     """
     rng = np.random.default_rng(seed)
-    centres = _SPREAD * rng.standard_normal((_CLUSTERS, FEATURES)).astype(np.float32)
+    centers = _SPREAD * rng.standard_normal((_CLUSTERS, FEATURES)).astype(np.float32)
     n_bags = max(n // bag_size, 2)
     bags = rng.permutation(np.arange(n) % n_bags)
     ceilings = np.cumsum(rng.dirichlet(np.ones(n_classes), n_bags), axis=1)[:, :-1]
@@ -37,5 +37,5 @@ def overlapping_clusters(
         size = part.stop - part.start
         cluster = rng.integers(0, _CLUSTERS // n_classes, size) * n_classes + y[part]
         rng.standard_normal((size, FEATURES), dtype=np.float32, out=X[part])
-        X[part] += centres[cluster]
+        X[part] += centers[cluster]
     return X, y, bags

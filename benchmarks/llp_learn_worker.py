@@ -1,6 +1,6 @@
 """The peer llp-learn, in an environment of its own: called by `methods.py --llp-learn PYTHON`.
 
-Its SVM and EM are for two classes, labelled -1 and 1. Labels under totals are made for it here by
+Its SVM and EM are for two classes, labeled -1 and 1. Labels under totals are made for it here by
 giving the highest scores of every bag its count, as it has no such thing for its SVM.
 """
 

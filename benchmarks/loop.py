@@ -50,8 +50,8 @@ def compare_products(graph: Any) -> None:
     orders = {"as they come": graph.affinity_}
     if rows is not None:
         orders["arranged"] = graph.arranged().affinity_
-    F = np.random.default_rng(0).random((graph.n_rows_, 1))
-    print(f"\none product, {graph.n_rows_:,} rows, {graph.affinity_.nnz:,} ties: milliseconds")
+    F = np.random.default_rng(0).random((graph.n_samples_, 1))
+    print(f"\none product, {graph.n_samples_:,} rows, {graph.affinity_.nnz:,} ties: milliseconds")
     print("rows           float64   threads   float32   threads")
     for name, W in orders.items():
         cells = []

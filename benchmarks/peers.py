@@ -1,11 +1,11 @@
-"""Peers on the same rows, in one run: seconds, ratios and neighbours found.
+"""Peers on the same rows, in one run: seconds, ratios and neighbors found.
 
     python benchmarks/peers.py                     # 10,000 and 100,000 rows, about 15 minutes
     python benchmarks/peers.py --sizes 10000       # a quick look
     python benchmarks/peers.py --llp-learn PYTHON  # a Python that has llp-learn, for its rows
 
 Needs `pip install graphlearning annoy` for GraphLearning, which is left out where it is absent.
-Overlapping clusters in 20 dimensions, float32, two classes, bags of 50 rows, k = 10 neighbours.
+Overlapping clusters in 20 dimensions, float32, two classes, bags of 50 rows, k = 10 neighbors.
 `LPLLP` sees the bags' totals and no label; LabelSpreading and GraphLearning, which propagate labels
 and know no bags, are given the labels of 1 % of the rows. Accuracies are therefore of different
 problems; times are of a complete fit. Every fit runs in a process of its own after a small one that
@@ -51,7 +51,7 @@ def prepared(n: int) -> tuple[Any, Any, Any, Any]:
 
 
 def fit_once(name: str, n: int) -> dict[str, float]:
-    """Fit one method to n rows; return seconds, accuracy and the recall of its neighbours."""
+    """Fit one method to n rows; return seconds, accuracy and the recall of its neighbors."""
     X, y, bags, seen = prepared(n)
     lists: Any = None
     start = time.perf_counter()
@@ -67,10 +67,10 @@ def fit_once(name: str, n: int) -> dict[str, float]:
             found = model.graph_._lists
             order = np.lexsort(found.points.T)
             back = np.lexsort(X.T)
-            lists = np.empty_like(found.neighbours)
+            lists = np.empty_like(found.neighbors)
             input_row = np.empty(n, dtype=np.intp)
             input_row[order] = back
-            lists[input_row] = input_row[found.neighbours]
+            lists[input_row] = input_row[found.neighbors]
     elif name.startswith("LabelSpreading"):
         from sklearn.semi_supervised import LabelSpreading
 
@@ -100,7 +100,7 @@ def fit_once(name: str, n: int) -> dict[str, float]:
 
 
 def _recall(X: Any, lists: Any, n_sample: int = 1000) -> float:
-    """Return the share of true neighbours on the lists of a sample."""
+    """Return the share of true neighbors on the lists of a sample."""
     from sklearn.neighbors import NearestNeighbors
 
     sample = np.random.default_rng(3).choice(len(X), min(n_sample, len(X)), replace=False)
@@ -145,7 +145,7 @@ def llp_learn(python: str, name: str, n: int, limit: float) -> dict[str, float] 
 
 
 def print_table(n: int, results: dict[str, list[dict[str, float] | None]], limit: float) -> None:
-    """Print medians, and ratios to LPLLP with nearest neighbours."""
+    """Print medians, and ratios to LPLLP with nearest neighbors."""
     ours = np.median([run["seconds"] for run in results["LPLLP(knn)"] if run])
     print(f"\n{n:,} rows              seconds   / LPLLP(knn)   recall   accuracy")
     for name, runs in results.items():

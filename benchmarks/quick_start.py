@@ -36,8 +36,8 @@ def main() -> None:
         home.write(folder)
         apportion(folder, "label windows.csv --diary diary.csv --output labels.csv")
         labels, confidence = answer(folder / "labels.csv")
-        labelled = np.isfinite(confidence)
-        shown("before", labels == home.reported, labelled)
+        labeled = np.isfinite(confidence)
+        shown("before", labels == home.reported, labeled)
 
         corrected = np.argsort(confidence, kind="stable")[: asked.windows]  # NaN comes last
         wrong = int((labels != home.reported)[corrected].sum())
@@ -48,9 +48,9 @@ def main() -> None:
         again = "label windows.csv --diary diary.csv --given corrected.csv --output labels-2.csv"
         apportion(folder, again)
         after, _ = answer(folder / "labels-2.csv")
-        others = labelled.copy()
+        others = labeled.copy()
         others[corrected] = False
-        shown("after", after == home.reported, labelled)
+        shown("after", after == home.reported, labeled)
         shown("before, windows that were not corrected", labels == home.reported, others)
         shown("after, windows that were not corrected", after == home.reported, others)
 

@@ -51,12 +51,12 @@ def main() -> None:
         if given.sphere:
             right = sphere(given.sphere, Path(folder), page)
             print(f"SPHERE, participant 1: {right:.1%} of the annotated seconds are right")
-            tell(browser, page, "as labelled")
+            tell(browser, page, "as labeled")
         files = make_smart_home(given.days, 1, seed=0, minutes=1).write(Path(folder), force=True)
         seconds = label(files.windows, files.diary, page)
         n = given.days * MINUTES_A_DAY
-        print(f"{n:,} windows labelled and reported in {seconds:.0f} s")
-        tell(browser, page, "as labelled")
+        print(f"{n:,} windows labeled and reported in {seconds:.0f} s")
+        tell(browser, page, "as labeled")
         for n in (100_000, 1_000_000):
             started = time.perf_counter()
             write_contents(restless(n), page, force=True)

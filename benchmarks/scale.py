@@ -33,7 +33,7 @@ SIZES = {
 }
 STAGES = [
     "input",
-    "neighbour search",
+    "neighbor search",
     "graph",
     "propagation",
     "projection",
@@ -91,23 +91,23 @@ def fit_once(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _gamma(X: Any) -> float:
-    """Return γ for a dense graph: four over the median squared distance to the 10th neighbour."""
+    """Return γ for a dense graph: four over the median squared distance to the 10th neighbor."""
     rows = X[:2000].astype(np.float64)
     squares = ((rows[:, None] - rows[None]) ** 2).sum(axis=2)
     return float(4.0 / np.median(np.partition(squares, 10, axis=1)[:, 10]))
 
 
 def _recall(model: Any, X: Any, n_sample: int = 500) -> float:
-    """Return the share of true neighbours on the lists of a sample that the search never saw."""
+    """Return the share of true neighbors on the lists of a sample that the search never saw."""
     from sklearn.neighbors import NearestNeighbors
 
     lists = model.graph_._lists
     sample = np.random.default_rng(1).choice(len(lists.points), min(n_sample, len(X)), False)
-    k = lists.neighbours.shape[1]
+    k = lists.neighbors.shape[1]
     exact = NearestNeighbors(n_neighbors=k + 1, algorithm="brute").fit(lists.points)
     truth = exact.kneighbors(lists.points[sample], return_distance=False)
     shares = [
-        len(set(near[near != row][:k]) & set(lists.neighbours[row])) / k
+        len(set(near[near != row][:k]) & set(lists.neighbors[row])) / k
         for row, near in zip(sample, truth, strict=True)
     ]
     return float(np.mean(shares))
@@ -198,7 +198,7 @@ def print_claims(results: dict[str, list[dict[str, Any]]]) -> None:
     claims: list[tuple[str, float, float]] = []
     if knn:
         claims.append(("1M rows, knn: share of the fit after the search", knn["after"], 0.25))
-        claims.append(("1M rows, knn: neighbours missed (1 - recall)", 1 - knn["recall"], 0.05))
+        claims.append(("1M rows, knn: neighbors missed (1 - recall)", 1 - knn["recall"], 0.05))
         claims.append(("1M rows, knn: GiB above the data", knn["peak"], 3.0))
     if knn and anchor:
         claims.append(("1M rows, anchor / knn", anchor["seconds"] / knn["seconds"], 0.25))
@@ -228,18 +228,18 @@ def draw(results: dict[str, list[dict[str, Any]]], path: str) -> None:
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    colours = {"knn": "#1f5fa8", "anchor": "#c8501e", "rbf": "#4a8a3c"}
-    names = {"knn": "nearest neighbours", "anchor": "anchors", "rbf": "dense"}
+    colors = {"knn": "#1f5fa8", "anchor": "#c8501e", "rbf": "#4a8a3c"}
+    names = {"knn": "nearest neighbors", "anchor": "anchors", "rbf": "dense"}
     for graph in SIZES:
         found = results.get(graph, [])
         rows = [one["n"] for one in found]
-        style = {"color": colours[graph], "marker": "o", "label": names[graph]}
+        style = {"color": colors[graph], "marker": "o", "label": names[graph]}
         left.loglog(rows, [one["seconds"] for one in found], **style)
         right.loglog(rows, [max(one["peak"], 1e-3) for one in found], **style)
         if graph == "knn":
-            searched = [one["stages"].get("neighbour search", np.nan) for one in found]
+            searched = [one["stages"].get("neighbor search", np.nan) for one in found]
             left.loglog(
-                rows, searched, color=colours[graph], linestyle=":", label="of it: the search"
+                rows, searched, color=colors[graph], linestyle=":", label="of it: the search"
             )
     left.set(xlabel="rows", ylabel="seconds", title="Time of a whole fit")
     right.set(xlabel="rows", ylabel="GiB above the data", title="Peak memory")

@@ -17,10 +17,10 @@ from apportion._core import propagation as propagate
 from apportion._core.decode import Quotas
 from apportion._core.projection import MassProjection
 from apportion.estimators import _base, lp_llp
-from apportion.graphs import _neighbors as neighbours
+from apportion.graphs import _neighbors as neighbors
 from apportion.graphs import anchor, base, knn, rbf
 
-SEARCH = "neighbour search"
+SEARCH = "neighbor search"
 GRAPH = "graph"
 PROPAGATE = "propagation"
 PROJECT = "projection"
@@ -28,8 +28,8 @@ DECODE = "quota decoding"
 REST = "the rest"
 
 _STAGES: list[tuple[Any, str, str]] = [
-    (knn, "neighbour_search", SEARCH),
-    (neighbours.Search, "lists", SEARCH),
+    (knn, "neighbor_search", SEARCH),
+    (neighbors.Search, "lists", SEARCH),
     (knn.KNNGraph, "fit", GRAPH),
     (anchor.AnchorGraph, "fit", GRAPH),
     (rbf.RBFGraph, "_fit_one", GRAPH),

@@ -59,8 +59,8 @@ def accuracy(home: SmartHome, names: list[str]) -> float:
         features = [*names, "acc_*", "pir_*", "light"]
         chosen = [word for name in features for word in ("--features", name)]
         answer = label(files.windows, ["--diary", str(files.diary), *chosen], Path(folder))
-    labelled = np.array([one is not None for one in answer["label"].tolist()])
-    return float((answer["label"] == home.reported)[labelled].mean())
+    labeled = np.array([one is not None for one in answer["label"].tolist()])
+    return float((answer["label"] == home.reported)[labeled].mean())
 
 
 if __name__ == "__main__":

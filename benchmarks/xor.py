@@ -18,18 +18,18 @@ def main() -> None:
     warnings.simplefilter("ignore", AmbiguousTotalsWarning)
     print("LPLLP() on all rows, no label seen; wanted: mean at least 0.99 in every cell")
     print(f"{'cell':>6}{'mean':>8}{'std':>7}{'lowest':>8}{'iterations':>12}{'ambiguous':>11}")
-    for n_rows in SIZES:
+    for n_samples in SIZES:
         for design, proportions in DESIGNS.items():
             accuracy, iterations, ambiguous = [], [], 0
             for seed in range(SEEDS):
-                X, y = make_xor(n_rows, random_state=seed)
+                X, y = make_xor(n_samples, random_state=seed)
                 bags, totals = make_bags(None, y, proportions=proportions, random_state=seed)
                 model = LPLLP(random_state=seed).fit(X, bags=bags, proportions=totals)
                 accuracy.append((model.transduction_ == y).mean())
                 iterations.append(model.n_iter_)
                 ambiguous += model.solution_.unique is False
             print(
-                f"{n_rows:>5}{design}{np.mean(accuracy):>8.4f}{np.std(accuracy):>7.4f}"
+                f"{n_samples:>5}{design}{np.mean(accuracy):>8.4f}{np.std(accuracy):>7.4f}"
                 f"{np.min(accuracy):>8.3f}{np.mean(iterations):>12.0f}{ambiguous:>11}"
             )
 

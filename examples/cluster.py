@@ -65,8 +65,8 @@ def made_up() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     bags = np.sort(rng.integers(n_bags, size=ROWS))
     bags = bags[np.argsort(np.arange(ROWS) + rng.normal(0, ROWS / 8, ROWS))]
     kinds = (rng.random(ROWS)[:, None] > np.cumsum(shares, axis=1)[bags]).sum(axis=1)
-    centres = rng.normal(size=(3, 8)) * 1.6
-    X = centres[np.minimum(kinds, 2)] + rng.normal(size=(ROWS, 8))
+    centers = rng.normal(size=(3, 8)) * 1.6
+    X = centers[np.minimum(kinds, 2)] + rng.normal(size=(ROWS, 8))
     return X, np.array(["a", "b", "c"], dtype=object)[np.minimum(kinds, 2)], bags
 
 

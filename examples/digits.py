@@ -23,7 +23,7 @@ def main() -> None:
     right = (model.transduction_ == truth).mean()
     majority = (bag_majority(boxes, totals) == truth).mean()
     print(f"\nHeld against the true digits, which the method never saw: {right:.1%} are right")
-    print(f"(labelling every image by its box's most frequent digit: {majority:.1%}).")
+    print(f"(labeling every image by its box's most frequent digit: {majority:.1%}).")
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ import numpy as np
 from apportion import LPLLP
 from apportion.datasets import make_bags, make_xor
 
-BAG_COLOURS = ["#E69F00", "#009E73", "#CC79A7"]
-CLASS_COLOURS = ["#0072B2", "#D55E00"]
+BAG_COLORS = ["#E69F00", "#009E73", "#CC79A7"]
+CLASS_COLORS = ["#0072B2", "#D55E00"]
 MARKERS = ["o", "s", "^"]
 
 
@@ -26,12 +26,12 @@ def main(path: Path) -> None:
     model = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals)
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), sharex=True, sharey=True)
-    for k, (colour, marker) in enumerate(zip(BAG_COLOURS, MARKERS, strict=True)):
+    for k, (color, marker) in enumerate(zip(BAG_COLORS, MARKERS, strict=True)):
         mine = bags == k
         left.scatter(
             *X[mine].T,
             s=22,
-            c=colour,
+            c=color,
             marker=marker,
             edgecolors="white",
             linewidths=0.4,
@@ -40,13 +40,13 @@ def main(path: Path) -> None:
         right.scatter(
             *X[mine].T,
             s=22,
-            c=np.array(CLASS_COLOURS)[model.transduction_[mine]],
+            c=np.array(CLASS_COLORS)[model.transduction_[mine]],
             marker=marker,
             edgecolors="white",
             linewidths=0.4,
         )
-    for label, colour in enumerate(CLASS_COLOURS):
-        right.scatter([], [], s=22, c=colour, label=f"labelled {label}")
+    for label, color in enumerate(CLASS_COLORS):
+        right.scatter([], [], s=22, c=color, label=f"labeled {label}")
     accuracy = (model.transduction_ == truth).mean()
     left.set_title("known: each bag's totals")
     right.set_title(f"found: a label for every row ({accuracy:.1%} right)")
@@ -58,7 +58,7 @@ def main(path: Path) -> None:
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
-    print(f"{path}: {len(X)} rows, {accuracy:.1%} labelled right")
+    print(f"{path}: {len(X)} rows, {accuracy:.1%} labeled right")
 
 
 if __name__ == "__main__":

@@ -74,12 +74,12 @@ def label_sphere(path: Path, folder: Path) -> Path:
 
 
 def picture_of_the_map(page: Page, path: Path) -> None:
-    """Take a picture of the map with a row chosen whose neighbours do not all agree."""
+    """Take a picture of the map with a row chosen whose neighbors do not all agree."""
     page.evaluate(
         """() => {
           const shown = report.maps[0];
           const torn = atlas.items.find(({ at }) => {
-            const near = neighboursOf(shown, at);
+            const near = neighborsOf(shown, at);
             return near.length === 5 && new Set(near.map((one) => one.label)).size > 1;
           });
           element("map").scrollIntoView();

@@ -4,7 +4,7 @@ from experiments.methods import METHODS
 from experiments.runner import current, remaining, run
 from experiments.sections import DESIGNS, PROTOCOLS, SECTIONS, Section, three_bags
 from experiments.store import ResultStore
-from experiments.summary import Figure, summarise
+from experiments.summary import Figure, summarize
 from experiments.tables import result_table, to_csv, to_latex, to_markdown, to_text
 from experiments.trials import Method, Problem, Trial, run_trial
 
@@ -24,7 +24,7 @@ __all__ = [
     "result_table",
     "run",
     "run_trial",
-    "summarise",
+    "summarize",
     "three_bags",
     "to_csv",
     "to_latex",

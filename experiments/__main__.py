@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from apportion.__main__ import run as run_command
 from apportion._io.write import Outputs
 from apportion._utils.signals import Stopped
-from apportion.cli.console import print_out, talk, with_exit_codes
+from apportion.cli.console import console, print_out, with_exit_codes
 
 
 @with_exit_codes
@@ -63,7 +63,7 @@ def reproduce(
     Results are kept trial by trial in OUT/results. An interrupted run goes on with the same
     command. Tables go to stdout and to OUT/tables.{txt,md,tex,csv}, figures to OUT/figures.
     """
-    from experiments import METHODS, PROTOCOLS, SECTIONS, ResultStore, current, summarise
+    from experiments import METHODS, PROTOCOLS, SECTIONS, ResultStore, current, summarize
     from experiments import reproduce as paper
 
     paper.require_extras()
@@ -90,7 +90,7 @@ def reproduce(
     kept = store.rows()
     now = current(kept)
     if len(now) < len(kept):
-        talk.print(f"{len(kept) - len(now)} results of other code or data are kept, not counted")
+        console.print(f"{len(kept) - len(now)} results of other code or data are kept, not counted")
     shown = {one.key: one for one in wanted}
     rows = [
         row
@@ -99,14 +99,14 @@ def reproduce(
     ]
     if not rows:
         raise typer.BadParameter(f"{out} has no such result of the present code.")
-    figures = summarise(rows)
+    figures = summarize(rows)
     tables = paper.tables_of(rows, sections=shown)
     with Outputs(force=True) as outputs:
         paper.write_tables(tables, figures, out, outputs)
         drawn = paper.draw_figures(figures, out / "figures", outputs, sections=shown)
         bold = sys.stdout is not None and sys.stdout.isatty()
         print_out(paper.page(tables, figures, form, bold=bold))
-    talk.print(f"written: {out}/tables.txt, .md, .tex, .csv and {len(drawn)} figures")
+    console.print(f"written: {out}/tables.txt, .md, .tex, .csv and {len(drawn)} figures")
     _tell_failures(rows)
 
 
@@ -124,9 +124,9 @@ def _ready(wanted: list[Any], sphere: Path | None, named: bool) -> list[Any]:
             f"{left_out[0].title} needs --sphere FOLDER. {paper.WHERE_SPHERE_IS}"
         )
     for one in left_out:
-        talk.print(f"left out: {one.title}, which needs --sphere FOLDER")
+        console.print(f"left out: {one.title}, which needs --sphere FOLDER")
     if left_out:
-        talk.print(paper.WHERE_SPHERE_IS)
+        console.print(paper.WHERE_SPHERE_IS)
     return [one for one in wanted if not one.needs_sphere]
 
 
@@ -137,12 +137,12 @@ def _tell_failures(rows: list[Any]) -> None:
     failed = [row for row in rows if row["status"] == "failed"]
     for row in failed[:5]:
         trial = trial_of(row)
-        talk.print(
+        console.print(
             f"failed: {trial.section} {trial.cell}, {trial.protocol}, {trial.method}, "
             f"repetition {trial.repetition}: {row['message']}"
         )
     if failed:
-        talk.print(f"{len(failed)} trials failed; --retry-failed runs them once more.")
+        console.print(f"{len(failed)} trials failed; --retry-failed runs them once more.")
         raise typer.Exit(1)
 
 
@@ -163,10 +163,10 @@ def _run(trials: Any, pose: Any, store: Any, jobs: int | None, retry_failed: boo
     waiting = remaining(trials, pose, store, retry_failed=retry_failed)
     done = len(set(trials)) - len(waiting)
     if not waiting:
-        talk.print(f"all {done} trials have a result already")
+        console.print(f"all {done} trials have a result already")
         return
     seconds = forecast(waiting, n_processes(jobs))
-    talk.print(
+    console.print(
         f"{len(waiting)} trials to run, {done} have a result already; about {_span(seconds)} "
         f"with {n_processes(jobs)} side by side. Ctrl-C loses nothing: the same command goes on."
     )
@@ -175,7 +175,7 @@ def _run(trials: Any, pose: Any, store: Any, jobs: int | None, retry_failed: boo
         BarColumn(),
         TextColumn("{task.fields[count]} of {task.fields[of]}"),
         TimeRemainingColumn(compact=True),
-        console=talk,
+        console=console,
     )
     with bar:
         task = bar.add_task("trials", total=seconds, count=0, of=len(waiting))
@@ -186,7 +186,7 @@ def _run(trials: Any, pose: Any, store: Any, jobs: int | None, retry_failed: boo
                 bar.update(task, advance=weight * nominal_seconds(trial_of(row)), count=count)
             bar.update(task, completed=seconds)
         except (KeyboardInterrupt, Stopped):
-            talk.print("finished trials are kept; the same command goes on.")
+            console.print("finished trials are kept; the same command goes on.")
             raise
 
 

@@ -17,8 +17,8 @@ from experiments.sections import DESIGNS, Section
 from experiments.summary import Figure, Key, printed_for
 from experiments.trials import Method
 
-BAG_COLOURS = ("#E69F00", "#009E73", "#CC79A7")
-CLASS_COLOURS = ("#0072B2", "#D55E00")
+BAG_COLORS = ("#E69F00", "#009E73", "#CC79A7")
+CLASS_COLORS = ("#0072B2", "#D55E00")
 MARKERS = ("o", "s", "^")
 _LINES = {
     "lp-llp": ("#000000", "o"),
@@ -33,9 +33,9 @@ _LINES = {
 
 
 def draw_procedure() -> Any:
-    """Draw the paper's Figure 1: bags, their proportions as soft labels, neighbours, labels."""
+    """Draw the paper's Figure 1: bags, their proportions as soft labels, neighbors, labels."""
     figure = _canvas(13.5, 2.9)
-    colours = _class_colours()
+    colors = _class_colors()
     X, y = make_half_kernel(90, random_state=1)
     bags, totals = make_bags(X, y, proportions=DESIGNS["B"], random_state=1)
     model = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals)
@@ -47,25 +47,25 @@ def draw_procedure() -> Any:
     nearest = np.argsort(-W[[chosen]].toarray().ravel())[:5]
 
     axes = figure.subplots(1, 4)
-    for k, colour in enumerate(BAG_COLOURS):
+    for k, color in enumerate(BAG_COLORS):
         mine = bags == k
-        axes[0].scatter(*X[mine].T, s=26, c=colour, marker=MARKERS[k], label=f"bag {k + 1}")
+        axes[0].scatter(*X[mine].T, s=26, c=color, marker=MARKERS[k], label=f"bag {k + 1}")
     axes[0].legend(loc="lower center", fontsize=8, ncols=3, frameon=False, columnspacing=1)
     for panel, shade in ((1, prior), (2, once), (3, model.transduction_)):
         for k, marker in enumerate(MARKERS):
             mine = bags == k
             points = axes[panel].scatter(
-                *X[mine].T, s=26, c=shade[mine], cmap=colours, vmin=0, vmax=1, marker=marker
+                *X[mine].T, s=26, c=shade[mine], cmap=colors, vmin=0, vmax=1, marker=marker
             )
-    for neighbour in nearest:
+    for neighbor in nearest:
         line = {"arrowstyle": "->", "color": "#333333", "lw": 1.0, "shrinkA": 3, "shrinkB": 4}
-        axes[2].annotate("", X[chosen], X[neighbour], arrowprops=line)
+        axes[2].annotate("", X[chosen], X[neighbor], arrowprops=line)
     axes[2].scatter(*X[chosen], s=80, facecolors="none", edgecolors="black", linewidths=1.5)
     right = (model.transduction_ == y).mean()
     titles = (
         "1  rows lie in bags whose\nproportions are known",
         "2  a bag's proportion is\nthe soft label of its rows",
-        "3  a row is influenced\nby its neighbours",
+        "3  a row is influenced\nby its neighbors",
         f"4  in the end, every row has a label\n({right:.0%} are right)",
     )
     for axis, title in zip(axes, titles, strict=True):
@@ -85,11 +85,11 @@ def draw_synthetic() -> Any:
         ("XOR: side 10, unit covariance", make_xor(600, random_state=0)),
     )
     for axis, (title, (X, y)) in zip(axes, sets, strict=True):
-        for label, colour in enumerate(CLASS_COLOURS):
+        for label, color in enumerate(CLASS_COLORS):
             axis.scatter(
                 *X[y == label].T,
                 s=14,
-                c=colour,
+                c=color,
                 marker=MARKERS[label],
                 edgecolors="white",
                 linewidths=0.3,
@@ -106,12 +106,12 @@ def draw_accuracy(
     section: Section, protocol: str, figures: Mapping[Key, Figure], methods: Mapping[str, Method]
 ) -> Any:
     """Draw mean accuracy against the number of rows for both designs; bars are standard errors."""
-    sizes = sorted({n_rows for n_rows, _ in section.cells})
+    sizes = sorted({n_samples for n_samples, _ in section.cells})
     figure = _canvas(10, 4.4)
     axes = figure.subplots(1, 2, sharey=True)
     for axis, design in zip(axes, DESIGNS, strict=True):
         for place, method in enumerate(methods):
-            colour, marker = _LINES.get(method, (f"C{place % 10}", "."))
+            color, marker = _LINES.get(method, (f"C{place % 10}", "."))
             aside = 1.0 + 0.012 * (place - len(methods) / 2)
             found = [figures.get((section.key, protocol, f"{n}{design}", method)) for n in sizes]
             known = [(n, f) for n, f in zip(sizes, found, strict=True) if f is not None and f.n]
@@ -121,7 +121,7 @@ def draw_accuracy(
                 [n * aside for n, _ in known],
                 [f.mean for _, f in known],
                 yerr=[f.std / np.sqrt(f.n) if f.n > 1 else 0.0 for _, f in known],
-                color=colour,
+                color=color,
                 marker=marker,
                 capsize=2,
                 lw=1.4,
@@ -184,10 +184,10 @@ def _canvas(width: float, height: float) -> Any:
     return Canvas(figsize=(width, height), layout="constrained")
 
 
-def _class_colours() -> Any:
+def _class_colors() -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
     middle: FloatArray = np.array([0.86, 0.86, 0.86])
     return LinearSegmentedColormap.from_list(
-        "classes", [CLASS_COLOURS[0], tuple(middle), CLASS_COLOURS[1]]
+        "classes", [CLASS_COLORS[0], tuple(middle), CLASS_COLORS[1]]
     )

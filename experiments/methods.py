@@ -69,7 +69,7 @@ def majority(X: FloatArray, bags: IntArray, totals: Totals, seed: int) -> AnyArr
 
 
 def supervised(problem: Problem, seed: int) -> AnyArray:
-    """Extremely randomised trees that see the labels of all other folds."""
+    """Extremely randomized trees that see the labels of all other folds."""
     trees = ExtraTreesClassifier(random_state=seed)
     labels = problem.y.copy()
     for fold in np.unique(problem.folds[problem.folds >= 0]):

@@ -16,7 +16,7 @@ from experiments import figures as draw
 from experiments.methods import METHODS
 from experiments.provenance import sphere_name
 from experiments.sections import PROTOCOLS, SECTIONS, Section
-from experiments.summary import Figure, Key, summarise
+from experiments.summary import Figure, Key, summarize
 from experiments.tables import (
     LEGEND,
     ResultTable,
@@ -97,11 +97,11 @@ def quick_plan(
     """
     trials: list[Trial] = []
     for section in sections:
-        smallest = min(n_rows for n_rows, _ in section.cells)
+        smallest = min(n_samples for n_samples, _ in section.cells)
         trials += [
             trial
             for trial in section.trials(methods, 3, protocols)
-            if trial.n_rows == smallest > 0
+            if trial.n_samples == smallest > 0
             and (trial.repetition == 0 or METHODS[trial.method].seconds < 1.0)
         ]
     return trials
@@ -114,7 +114,7 @@ def tables_of(
     methods: Mapping[str, Method] = METHODS,
 ) -> list[ResultTable]:
     """Return the tables of all results there are, protocol by protocol in every section."""
-    found = summarise(rows)
+    found = summarize(rows)
     tables = (
         result_table(section, protocol, found, methods)
         for section in sections.values()
@@ -165,7 +165,7 @@ def draw_figures(
     written = draw.save(draw.draw_procedure(), folder / "figure-1-procedure", outputs)
     written += draw.save(draw.draw_synthetic(), folder / "figure-2-synthetic", outputs)
     for section in sections.values():
-        several = len({n_rows for n_rows, _ in section.cells}) > 1
+        several = len({n_samples for n_samples, _ in section.cells}) > 1
         for protocol in section.protocols:
             if several and any(key[:2] == (section.key, protocol) for key in found):
                 name = f"accuracy-{section.key}-{protocol.replace(' ', '-')}"

@@ -161,7 +161,7 @@ def n_processes(n_jobs: int | None) -> int:
 
 def nominal_seconds(trial: Trial, methods: Mapping[str, Method] = METHODS) -> float:
     """Return about how long a trial takes on one core of the machine our figures come from."""
-    return methods[trial.method].seconds * max((trial.n_rows or _ALL_ROWS) / 200, 0.5)
+    return methods[trial.method].seconds * max((trial.n_samples or _ALL_ROWS) / 200, 0.5)
 
 
 def forecast(

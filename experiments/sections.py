@@ -29,7 +29,7 @@ DESIGNS = {"A": (0.60, 0.40, 0.50), "B": (0.85, 0.25, 0.40)}
 
 PROTOCOLS = ("test bag", "all rows")
 """Which rows are scored: the sixth of the rows in a fourth bag, half of each class, whose rows are
-labelled with all others; or all rows, in three bags. The first is the one to compare with the
+labeled with all others; or all rows, in three bags. The first is the one to compare with the
 paper."""
 
 PAPER_METHODS = (
@@ -85,24 +85,24 @@ class Section:
         """Yield the trials of the table, repetition by repetition."""
         mine = [method for method in methods if self.methods is None or method in self.methods]
         for repetition in range(min(repetitions, self.repetitions or repetitions)):
-            for n_rows, design in self.cells:
+            for n_samples, design in self.cells:
                 for protocol in self.protocols:
                     if protocol in protocols:
                         for method in mine:
-                            yield Trial(self.key, n_rows, design, protocol, method, repetition)
+                            yield Trial(self.key, n_samples, design, protocol, method, repetition)
 
 
 def three_bags(draw: Draw, trial: Trial) -> Problem:
     """Return drawn rows in the paper's three bags, and in a test bag where that is scored."""
     rng = check_random_state(trial.repetition)
-    X, y = draw(trial.n_rows, rng)
+    X, y = draw(trial.n_samples, rng)
     order = rng.permutation(len(y))  # no trace of the classes in the order of rows
     X, y = X[order], y[order]
     shares = list(DESIGNS[trial.design])
-    n_test = trial.n_rows // 6 if trial.protocol == "test bag" else 0
+    n_test = trial.n_samples // 6 if trial.protocol == "test bag" else 0
     if trial.protocol == "test bag" and not n_test:
-        raise ValueError(f"A test bag needs at least 6 rows in all. Got {trial.n_rows}.")
-    sizes = np.bincount(np.arange(trial.n_rows - n_test) % len(shares), minlength=len(shares))
+        raise ValueError(f"A test bag needs at least 6 rows in all. Got {trial.n_samples}.")
+    sizes = np.bincount(np.arange(trial.n_samples - n_test) % len(shares), minlength=len(shares))
     if n_test:
         shares, sizes = [*shares, 0.5], np.append(sizes, n_test)
     bags, totals = make_bags(X, y, proportions=shares, sizes=sizes.tolist(), random_state=rng)
@@ -110,7 +110,7 @@ def three_bags(draw: Draw, trial: Trial) -> Problem:
         scored = bags == len(shares) - 1
         folds = np.where(scored, 0, -1)
     else:
-        scored = np.ones(trial.n_rows, dtype=bool)
+        scored = np.ones(trial.n_samples, dtype=bool)
         folds = _folds(y, rng)
     return Problem(X, bags, totals, y, scored, folds)
 
@@ -125,7 +125,7 @@ def _folds(y: AnyArray, rng: np.random.RandomState, n_folds: int = 5) -> IntArra
 
 
 def _synthetic(make: Callable[..., Any], trial: Trial, sphere: Any) -> Problem:
-    return three_bags(lambda n_rows, rng: make(n_rows, random_state=rng), trial)
+    return three_bags(lambda n_samples, rng: make(n_samples, random_state=rng), trial)
 
 
 @lru_cache(maxsize=4)
@@ -134,7 +134,7 @@ def _windows(sphere: str, setting: str, context: int = 0) -> SphereWindows:
 
 
 @lru_cache(maxsize=4)
-def _heard(sphere: str, setting: str, context: int) -> SphereWindows:
+def _prototype_labels(sphere: str, setting: str, context: int) -> SphereWindows:
     windows = _windows(sphere, setting, context)
     return windows.take(np.flatnonzero(~np.isnan(windows.X).all(axis=1)))
 
@@ -153,12 +153,12 @@ def _ambulatory_or(
     Windows without any feature, in which the sensor was not heard, are not drawn.
     """
     groups = {"ambulatory": AMBULATORY_OR_SEDENTARY["ambulatory"], group: activities}
-    windows, found = _heard(os.fspath(sphere), setting, context).pure(groups)
+    windows, found = _prototype_labels(os.fspath(sphere), setting, context).pure(groups)
     y = (found == "ambulatory").astype(np.intp)
     recipe = home_recipe if setting == "baseline" else motion_recipe
 
-    def draw(n_rows: int, rng: np.random.RandomState) -> tuple[FloatArray, AnyArray]:
-        rows = np.concatenate([pick(np.flatnonzero(y == h), n_rows // 2, rng) for h in (0, 1)])
+    def draw(n_samples: int, rng: np.random.RandomState) -> tuple[FloatArray, AnyArray]:
+        rows = np.concatenate([pick(np.flatnonzero(y == h), n_samples // 2, rng) for h in (0, 1)])
         return recipe(windows.take(rows)), y[rows]
 
     return three_bags(draw, trial)
@@ -184,7 +184,7 @@ def _natural_bags(trial: Trial, sphere: Any) -> Problem:
     count in the totals and are not scored.
     """
     recorded = _windows(os.fspath(sphere), "baseline")
-    windows = recorded.labelled()
+    windows = recorded.labeled()
     shares = windows.grouped(FIVE_GROUPS)
     period = float(trial.design.split()[0])
     bags, totals = make_bags(
@@ -204,7 +204,7 @@ def _natural_bags(trial: Trial, sphere: Any) -> Problem:
 
 
 def _cells(*sizes: int) -> tuple[tuple[int, str], ...]:
-    return tuple((n_rows, design) for n_rows in sizes for design in DESIGNS)
+    return tuple((n_samples, design) for n_samples in sizes for design in DESIGNS)
 
 
 SECTIONS: dict[str, Section] = {
@@ -222,7 +222,7 @@ SECTIONS: dict[str, Section] = {
         Section(
             "half-kernel",
             "Table 2: Half-Kernel",
-            "Half circles of radius 1 and 2 around one centre, noise 0.1.",
+            "Half circles of radius 1 and 2 around one center, noise 0.1.",
             _cells(120, 180, 300, 600),
             PROTOCOLS,
             partial(_synthetic, make_half_kernel),
@@ -232,7 +232,7 @@ SECTIONS: dict[str, Section] = {
             Section(
                 f"half-kernel-{noise:g}",
                 f"Half-Kernel with noise {noise:g}",
-                f"Half circles of radius 1 and 2 around one centre, noise {noise:g}.",
+                f"Half circles of radius 1 and 2 around one center, noise {noise:g}.",
                 _cells(120, 180, 300, 600),
                 PROTOCOLS,
                 partial(_synthetic, partial(make_half_kernel, noise=noise)),

@@ -11,7 +11,7 @@ _OUT_OF_REACH = -105.0
 """dBm, the weakest signal that was received anywhere: a receiver that heard nothing."""
 
 
-def standardised(X: FloatArray) -> FloatArray:
+def standardized(X: FloatArray) -> FloatArray:
     """Return columns of mean 0 and deviation 1 over these rows, clipped at 3 deviations.
 
     What was not recorded is 0, the mean. Rows of which nothing was recorded would all be equal:
@@ -20,15 +20,15 @@ def standardised(X: FloatArray) -> FloatArray:
     there = ~np.isnan(X)
     count = np.maximum(there.sum(axis=0), 1)
     mean = np.where(there, X, 0.0).sum(axis=0) / count
-    centred = np.where(there, X - mean, 0.0)
-    deviation = np.sqrt((centred**2).sum(axis=0) / count)
-    scaled = np.divide(centred, deviation, out=np.zeros_like(X), where=deviation > 1e-12)
+    centerd = np.where(there, X - mean, 0.0)
+    deviation = np.sqrt((centerd**2).sum(axis=0) / count)
+    scaled = np.divide(centerd, deviation, out=np.zeros_like(X), where=deviation > 1e-12)
     return np.clip(scaled, -3.0, 3.0)
 
 
 def motion_recipe(windows: SphereWindows) -> FloatArray:
-    """Return the accelerometer's features, standardised."""
-    return standardised(windows.X)
+    """Return the accelerometer's features, standardized."""
+    return standardized(windows.X)
 
 
 def home_signals(windows: SphereWindows) -> FloatArray:
@@ -86,13 +86,13 @@ def _reach(participant: AnyArray, seconds: int) -> tuple[IntArray, IntArray]:
 
 
 def day_recipe(windows: SphereWindows) -> FloatArray:
-    """Return the annotated windows' home signals and their means over ±5 s, standardised."""
+    """Return the annotated windows' home signals and their means over ±5 s, standardized."""
     signals = home_signals(windows)
     around = mean_around(signals, windows.participant, 5)
     annotated = ~np.isnan(windows.shares).any(axis=1)
-    return standardised(np.hstack([signals, around])[annotated])
+    return standardized(np.hstack([signals, around])[annotated])
 
 
 def home_recipe(windows: SphereWindows) -> FloatArray:
-    """Return the baseline features as `home_signals`, standardised."""
-    return standardised(home_signals(windows))
+    """Return the baseline features as `home_signals`, standardized."""
+    return standardized(home_signals(windows))

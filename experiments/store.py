@@ -14,7 +14,7 @@ from experiments.trials import trial_of
 
 _COLUMNS = {
     **dict.fromkeys(("section", "design", "protocol", "method"), "string"),
-    **dict.fromkeys(("n_rows", "repetition", "n_scored"), "int64"),
+    **dict.fromkeys(("n_samples", "repetition", "n_scored"), "int64"),
     **dict.fromkeys(("accuracy", "seconds"), "float64"),
     **dict.fromkeys(("status", "message", "version", "code", "data", "finished"), "string"),
 }

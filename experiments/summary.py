@@ -43,7 +43,7 @@ class Figure:
     seconds: float
 
 
-def summarise(rows: Iterable[Mapping[str, Any]]) -> dict[Key, Figure]:
+def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[Key, Figure]:
     """Return the figure of every cell and method that the result rows hold."""
     gathered: dict[Key, list[Mapping[str, Any]]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row["repetition"]):

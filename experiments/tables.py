@@ -217,7 +217,7 @@ def to_text(table: ResultTable, *, bold: bool = False) -> str:
         lines.append("  ".join([" " * first, *words]))
     for name, entries in table.rows:
         words = [
-            _emphasised(entry.plain.rjust(width), entry.bold and bold)
+            _emphasized(entry.plain.rjust(width), entry.bold and bold)
             for entry, width in zip(entries, widths, strict=True)
         ]
         lines.append("  ".join([name.rjust(first), *words]))
@@ -229,7 +229,7 @@ def _two_lines(heading: str) -> tuple[str, str]:
     return (first, second) if second else ("", first)
 
 
-def _emphasised(text: str, bold: bool) -> str:
+def _emphasized(text: str, bold: bool) -> str:
     return f"\x1b[1m{text}\x1b[0m" if bold else text
 
 

@@ -28,7 +28,7 @@ class Trial:
     ----------
     section : str
         The table it belongs to, such as `"xor"`.
-    n_rows : int
+    n_samples : int
         The number of rows drawn; 0 = all there are.
     design : str
         The bags: `"A"` and `"B"` are the paper's three bags.
@@ -46,7 +46,7 @@ class Trial:
     """
 
     section: str
-    n_rows: int
+    n_samples: int
     design: str
     protocol: str
     method: str
@@ -55,12 +55,12 @@ class Trial:
     @property
     def cell(self) -> str:
         """The table's line, as the paper writes it."""
-        return cell_name(self.n_rows, self.design)
+        return cell_name(self.n_samples, self.design)
 
 
-def cell_name(n_rows: int, design: str) -> str:
+def cell_name(n_samples: int, design: str) -> str:
     """Return the name of a table's line, such as `"120A"`."""
-    return f"{n_rows or ''}{design}"
+    return f"{n_samples or ''}{design}"
 
 
 def trial_of(row: Mapping[str, Any]) -> Trial:
@@ -74,16 +74,16 @@ class Problem:
 
     Attributes
     ----------
-    X : ndarray of shape (n_rows, n_features)
-    bags : ndarray of shape (n_rows,)
+    X : ndarray of shape (n_samples, n_features)
+    bags : ndarray of shape (n_samples,)
     totals : Totals
-    y : ndarray of shape (n_rows,)
+    y : ndarray of shape (n_samples,)
         The true labels, which only the score and the supervised method see.
-    scored : ndarray of bool, of shape (n_rows,)
+    scored : ndarray of bool, of shape (n_samples,)
         The rows on which accuracy is measured.
-    folds : ndarray of shape (n_rows,)
-        For the supervised method, which labels a fold by a rule learnt from all other rows; -1 is
-        learnt from only.
+    folds : ndarray of shape (n_samples,)
+        For the supervised method, which labels a fold by a rule learned from all other rows; -1 is
+        learned from only.
     """
 
     X: FloatArray

@@ -23,17 +23,17 @@ def rbf_similarities(X, gamma):
 
 
 def knn_similarities(X, k):
-    """Self-tuned similarities on the union of neighbour lists."""
+    """Self-tuned similarities on the union of neighbor lists."""
     n = len(X)
     k = min(k, n - 1)
     distance = np.array([[np.sqrt(((a - b) ** 2).sum()) for b in X] for a in X])
-    neighbours = [
+    neighbors = [
         sorted((j for j in range(n) if j != i), key=lambda j: distance[i, j])[:k] for i in range(n)
     ]
-    scale = [max(distance[i, j] for j in neighbours[i]) for i in range(n)]
+    scale = [max(distance[i, j] for j in neighbors[i]) for i in range(n)]
     W = np.zeros((n, n))
     for i in range(n):
-        for j in neighbours[i]:
+        for j in neighbors[i]:
             W[i, j] = W[j, i] = np.exp(-(distance[i, j] ** 2) / (scale[i] * scale[j]))
     return W
 
@@ -283,8 +283,8 @@ def svm_objective(X, y, w, b, C):
     return 0.5 * w @ w + C * np.maximum(0, 1 - y * (X @ w + b)).sum()
 
 
-def nearest_neighbours_vote(W, prior):
-    """Weighted k-NN: every row the weighted mean of its neighbours' bag proportions."""
+def nearest_neighbors_vote(W, prior):
+    """Weighted k-NN: every row the weighted mean of its neighbors' bag proportions."""
     F = np.empty_like(prior)
     for i in range(len(W)):
         F[i] = sum(W[i, j] * prior[j] for j in range(len(W))) / W[i].sum()

@@ -36,7 +36,7 @@ def test_woodbury_is_the_dense_solve(alpha):
     expected = (1 - alpha) * np.linalg.solve(np.eye(80) - alpha * W, Y)
     np.testing.assert_allclose(P(Y), expected, atol=1e-10)
     spectrum = np.linalg.eigvalsh(np.eye(80) - P(np.eye(80)))
-    assert spectrum.max() <= P.steepest + 1e-10
+    assert spectrum.max() <= P.lipschitz + 1e-10
     np.fill_diagonal(W, 0.0)
     S = W / W.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(
@@ -62,7 +62,7 @@ def test_a_row_does_not_hear_itself():
     np.testing.assert_allclose(graph.multiply(F), W @ F)
     np.fill_diagonal(W, 0.0)
     np.testing.assert_allclose(graph.strengths, W.sum(axis=1), atol=1e-11)
-    np.testing.assert_allclose(graph.hear(F), W @ F / W.sum(axis=1)[:, None], atol=1e-9)
+    np.testing.assert_allclose(graph.neighbor_mean(F), W @ F / W.sum(axis=1)[:, None], atol=1e-9)
     labels = np.eye(2)[np.arange(80) % 2]
     assert graph.smoothness(labels) == pytest.approx(
         (labels * (W / W.sum(axis=1)[:, None] @ labels)).sum() / 80
@@ -85,7 +85,7 @@ def test_new_rows_hear_the_anchors():
     np.testing.assert_allclose(weights.toarray(), graph.ties_.toarray(), atol=1e-12)
     assert not far.any()
     F = np.random.default_rng(0).random((200, 2))
-    np.testing.assert_allclose(weights @ graph.voices(F), dense(graph) @ F, atol=1e-12)
+    np.testing.assert_allclose(weights @ graph.prototype_labels(F), dense(graph) @ F, atol=1e-12)
     assert graph.affinities(X + 1000.0)[1].all()
 
 
@@ -141,7 +141,7 @@ def test_hostile_rows(X):
     for soft in (propagator(graph)(F), graph.multiply(F)):
         np.testing.assert_allclose(soft.sum(axis=1), 1.0)
         assert (soft >= -1e-9).all()
-    assert np.isfinite(graph.hear(F)).all()
+    assert np.isfinite(graph.neighbor_mean(F)).all()
 
 
 def test_a_lonely_row_is_reported():
@@ -153,7 +153,7 @@ def test_a_lonely_row_is_reported():
         LPLLP(graph).fit(X, bags=bags, proportions=totals)
 
 
-def test_digits_are_about_as_good_as_with_neighbours():
+def test_digits_are_about_as_good_as_with_neighbors():
     X, y = load_digits(return_X_y=True)
     bags, totals = make_bags(X, y, n_bags=20, random_state=0)
     found = {

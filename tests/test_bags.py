@@ -65,7 +65,7 @@ def test_ids_of_every_kind(ids, table):
 def test_extra_bags_are_allowed_and_missing_ones_named():
     bags = match_bags(2, bags=["a", "a"], proportions=TABLE)
     assert bags.ids == ("a",)
-    with pytest.raises(SupervisionError, match=r"bag 'c' \(row 1\): found rows, but no line"):
+    with pytest.raises(SupervisionError, match=r"row 1 in bag 'c': found rows, but no line"):
         match_bags(2, bags=["a", "c"], proportions=TABLE)
 
 

@@ -131,7 +131,7 @@ def test_options_that_do_not_go_together(words, says):
         ["label"],
         ["label", "rows.csv", *KNOWN, "--seed", "-1"],
         ["label", "rows.csv", *KNOWN, "--missing", "zero"],
-        ["label", "rows.csv", *KNOWN, "--colour"],
+        ["label", "rows.csv", *KNOWN, "--color"],
         ["demo", "--days", "0"],
         ["nonsense"],
     ],
@@ -962,7 +962,7 @@ def test_a_reader_that_has_had_enough():
     assert load_model("model.zip").contents == "5,400 training rows"
 
 
-def test_a_narrow_terminal_without_colour():
+def test_a_narrow_terminal_without_color():
     name = "a class with a rather long name"
     write("totals.csv", f"day,sleep,{name}\nmon,4,2\ntue,2,4\nwed,3,3\n")
     words = ["label", "rows.csv", *KNOWN, "--output", "labels.csv"]

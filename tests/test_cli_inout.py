@@ -218,7 +218,7 @@ def test_given_labels_of_windows_that_were_not_worn_are_reported_as_not_used():
     starts = [rows[k]["start"] for k in (2, 3)]
     write("known.csv", table(participant=["p1", "p1"], start=starts, label=["sleep", "sleep"]))
     said = done("label", "windows.csv", *BY_DIARY, "--given", "known.csv").stderr
-    assert "1 given label not used, because the row is not labelled (non-wear)" in said
+    assert "1 given label not used, because the row is not labeled (non-wear)" in said
 
 
 def test_participants_that_look_like_formulas_are_matched_as_we_write_them():

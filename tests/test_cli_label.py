@@ -199,7 +199,7 @@ def test_rows_in_no_bag(rows):
     answer = cells_of(result.stdout)
     assert [i for i, row in enumerate(answer) if row["reason"] == "unbagged"] == [3, 9, 15]
     assert all(row["label"] for row in answer)
-    assert "3 of 18 rows are in no bag of totals.csv: 'sun'; their neighbours" in result.stderr
+    assert "3 of 18 rows are in no bag of totals.csv: 'sun'; their neighbors" in result.stderr
     assert "1 bag without a row: 'thu'" in result.stderr
     assert "unbagged, 3 rows: no totals cover the row" in result.stderr
 
@@ -368,7 +368,7 @@ def test_ids_with_leading_zeros_fit_in_all_files(rows):
 NASTY = ["=cmd|' /C calc'!A0", "+1+1", "@SUM(A1)", "-2+3", "\tx", "＝1", "-5", "+4.5e-3", "a=b"]
 
 
-def test_formulas_are_neutralised_in_csv_and_kept_in_parquet(rows):
+def test_formulas_are_neutralized_in_csv_and_kept_in_parquet(rows):
     ids = NASTY + [f"n{i}" for i in range(9)]
     write("rows.csv", table(**{**rows, "id": ids}))
     write("totals.csv", "day,=sleep(),-7\nmon,4,2\ntue,2,4\nwed,3,3\n")
@@ -385,7 +385,7 @@ def test_formulas_are_neutralised_in_csv_and_kept_in_parquet(rows):
     assert set(stored.column("label").to_pylist()) == {"=sleep()", "-7"}
 
 
-def test_headers_are_neutralised_and_negative_numbers_stay(rows):
+def test_headers_are_neutralized_and_negative_numbers_stay(rows):
     write("rows.csv", table(**{**rows, "x": [-x for x in rows["x"]]}, **{"=y": rows["y"]}))
     answer = cells_of(done("label", "rows.csv", *KNOWN, "--all-columns").stdout)
     assert "'=y" in answer[0]
@@ -462,7 +462,7 @@ def test_a_graph_for_each_participant_is_a_run_for_each():
         assert one == other
 
 
-def test_a_participant_without_entries_is_not_labelled():
+def test_a_participant_without_entries_is_not_labeled():
     write("windows.csv", windows(("p1", "p2")))
     words = ["windows.csv", "--diary", write("diary.csv", DIARY)]
     answer = labels(*words, "--graphs", "each")
@@ -472,7 +472,7 @@ def test_a_participant_without_entries_is_not_labelled():
     assert all(row["label"] for row in labels(*words, "--graphs", "one"))
 
 
-def test_windows_without_a_worn_sensor_are_not_labelled():
+def test_windows_without_a_worn_sensor_are_not_labeled():
     lines = windows().splitlines()
     off = ["nonwear", *("yes" if i in (20, 21) else "no" for i in range(48))]
     write("windows.csv", "\n".join(f"{line},{one}" for line, one in zip(lines, off, strict=True)))
@@ -708,7 +708,7 @@ def test_the_demo_runs_from_files_to_labels():
     ]  # fmt: skip
     assert "1 made-up person, 2 days, windows of 15 min" in result.stderr
     assert "$ apportion label 'a folder/windows.csv' --diary 'a folder/diary.csv'" in result.stderr
-    assert "labelled windows are right" in result.stderr
+    assert "labeled windows are right" in result.stderr
     assert "nan" not in result.stderr
     made = files_of(folder)
     assert run(*words).exit_code == 3

@@ -77,7 +77,7 @@ def edited(source, target, change):
     return write(target, table(**{name: [row[name] for row in found] for name in found[0]}))
 
 
-def labelled_diary(diary=BOTH, people=("p1", "p2"), *more):
+def labeled_diary(diary=BOTH, people=("p1", "p2"), *more):
     write("windows.csv", windows(people))
     write("diary.csv", diary)
     known = ["--diary", "diary.csv", *more]
@@ -123,7 +123,7 @@ def test_a_report_changes_nothing_else():
 
 
 def test_a_diary_has_days():
-    labelled_diary()
+    labeled_diary()
     found, answer = document("page.html"), cells_of(Path("labels.csv").read_text())
     shown = found["timeline"]
     assert shown["participants"] == ["p1", "p2"]
@@ -146,7 +146,7 @@ def test_a_diary_has_days():
 
 
 def test_a_diary_has_entries_and_a_table_of_totals_has_bags():
-    labelled_diary()
+    labeled_diary()
     assert document("page.html")["words"] == {"bag": "entry", "bags": "entries"}
     assert "Rows by entry: given" in words("page.html")
     done("label", "rows.csv", *KNOWN, "--report", "page.html", "--force", "-q")
@@ -155,7 +155,7 @@ def test_a_diary_has_entries_and_a_table_of_totals_has_bags():
 
 
 def test_a_day_begins_when_the_diary_says():
-    labelled_diary(DIARY, ("p1",), "--day-start", "04:00")
+    labeled_diary(DIARY, ("p1",), "--day-start", "04:00")
     found = document("page.html")
     shown = found["timeline"]
     assert shown["days"] == ["Sun 2024-03-03", "Mon 2024-03-04", "Tue 2024-03-05"]
@@ -165,7 +165,7 @@ def test_a_day_begins_when_the_diary_says():
     assert pieces["end"] == [28 * 3600, 24 * 3600]
 
 
-def test_a_bag_lasts_as_long_as_its_labelled_rows(rows):
+def test_a_bag_lasts_as_long_as_its_labeled_rows(rows):
     when = [f"2024-03-0{4 + i // 6} 0{i % 6}:00" for i in range(18)]
     write("rows.csv", table(**{**rows, "x": ["", *rows["x"][1:]]}, start=when))
     done("label", "rows.csv", *KNOWN, "--missing", "drop", "--report", "page.html")
@@ -492,7 +492,7 @@ def test_labels_that_do_not_fit_are_refused_where_they_stand(rows):
 
 
 def test_labels_of_another_recording_are_refused():
-    known = labelled_diary(DIARY, ("p1",))
+    known = labeled_diary(DIARY, ("p1",))
     text = Path("labels.csv").read_text()
     write("other.csv", text.replace("2024-03-05", "2024-03-06"))
     says = ["other.csv, line 26, column 'start': found '2024-03-06 00:00:00', where windows.csv,"]
@@ -503,7 +503,7 @@ def test_labels_of_another_recording_are_refused():
 
 
 def test_times_that_a_spreadsheet_rewrote_are_let_pass():
-    known = labelled_diary(DIARY, ("p1",))
+    known = labeled_diary(DIARY, ("p1",))
     text = Path("labels.csv").read_text()
     write("other.csv", re.sub(r"2024-03-0(\d) (\d\d):00:00", r"0\1.03.2024 \2 Uhr", text))
     found, expected = report("windows.csv", known, "other.csv"), document("page.html")
@@ -529,7 +529,7 @@ def test_rows_and_labels_of_different_files_are_compared(rows):
 
 
 RUN = {
-    "method": "LPLLP", "settings": {}, "graph": "", "status": "", "as_asked": True, "n_iter": 1,
+    "method": "LPLLP", "settings": {}, "graph": "", "status": "", "success": True, "n_iter": 1,
     "energies": [2, 1], "stationarity": None, "residual": 0, "unique": None,
 }  # fmt: skip
 
@@ -574,14 +574,14 @@ def test_a_summary_that_is_whole_is_read():
     found = report("rows.csv", KNOWN, "labels.csv", "--summary", "run.json")
     assert found["runs"] == [{"name": "", "energies": [[0, 2.0], [1, 1.0]]}]
     assert "went well" in words("again.html")
-    write("run.json", summary(models={"all": RUN, "p2": {**RUN, "as_asked": False}}))
+    write("run.json", summary(models={"all": RUN, "p2": {**RUN, "success": False}}))
     found = report("rows.csv", KNOWN, "labels.csv", "--summary", "run.json")
     assert [one["name"] for one in found["runs"]] == ["all", "p2"]
     assert "p2: LPLLP" in verdict("again.html")
 
 
 def test_a_participant_called_all_is_one_of_them():
-    known = labelled_diary(BOTH.replace("p1", "all"), ("all", "p2"), "--graphs", "each")
+    known = labeled_diary(BOTH.replace("p1", "all"), ("all", "p2"), "--graphs", "each")
     done("label", "windows.csv", *known, "-o", "labels.parquet")
     found = report("windows.csv", known, "labels.parquet")
     assert found == document("page.html")

@@ -155,7 +155,7 @@ def test_shares_of_rows_become_masses_of_bags():
     model = LPLLP().fit(np.arange(4.0)[:, None], bags=bags, proportions=totals)
     masses = [model.label_distributions_[bags == k].sum(axis=0) for k in range(2)]
     np.testing.assert_allclose(masses, 2 * totals.lower, atol=1e-6)
-    with pytest.raises(SupervisionError, match=r"row 1 \(bag 'x'\): found the shares"):
+    with pytest.raises(SupervisionError, match=r"row 1 in bag 'x': found the shares"):
         Totals.from_labels([[1, 0], [0.5, 0.2]], ["x", "x"])
     with pytest.raises(ValueError, match="3 classes were given for 2 columns"):
         Totals.from_labels([[1, 0]], ["x"], classes=names)
@@ -168,7 +168,7 @@ def test_shares_of_rows_become_masses_of_bags():
     [
         ({}, "exactly one of n_bags, proportions, sizes and period. Got none"),
         ({"n_bags": 2, "sizes": [2, 2]}, "Got n_bags and sizes"),
-        ({"n_bags": 2, "strategy": "colour"}, "must be one of .*Got 'colour'"),
+        ({"n_bags": 2, "strategy": "color"}, "must be one of .*Got 'color'"),
         ({"n_bags": 2, "strategy": "proportions"}, "Give proportions with"),
         ({"n_bags": 0}, "a whole number from 1 on"),
         ({"n_bags": 2.5}, "a whole number from 1 on"),

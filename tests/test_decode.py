@@ -24,7 +24,7 @@ from apportion.supervision.bags import match_bags
     n=st.integers(1, 60),
     c=st.integers(1, 5),
 )
-def test_quota_is_the_best_labelling_with_the_counts(seed, kind, n, c):
+def test_quota_is_the_best_labeling_with_the_counts(seed, kind, n, c):
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, rng.integers(1, 4), n)
     labels = rng.integers(0, c, n)

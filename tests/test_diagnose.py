@@ -60,9 +60,9 @@ def test_a_fixed_ratio_leaves_only_group_size():
 def test_given_labels_inform():
     bags = np.zeros(10, int)
     assert diagnose(bags, np.array([0.5])).uninformative
-    labelled = diagnose(bags, np.array([0.5]), y=[0, 1] + [None] * 8)
-    assert not labelled.uninformative
-    assert labelled.index > 0
+    labeled = diagnose(bags, np.array([0.5]), y=[0, 1] + [None] * 8)
+    assert not labeled.uninformative
+    assert labeled.index > 0
 
 
 def test_several_classes_are_named_together():

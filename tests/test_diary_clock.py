@@ -229,7 +229,7 @@ def test_an_end_may_be_the_moment_of_change(zone, minutes):
 def test_an_unknown_zone_names_a_near_one(name, near):
     with pytest.raises(DiaryError) as caught:
         zone_named(name)
-    assert near in caught.value.mend
+    assert near in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["", "Nowhere at all", "../etc/passwd", "Europe", "a\0b", "🙂"])

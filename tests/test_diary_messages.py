@@ -1,4 +1,4 @@
-"""What is wrong with a diary or its windows is said with its place and how to mend it."""
+"""What is wrong with a diary or its windows is said with its place and how to hint it."""
 
 from __future__ import annotations
 
@@ -247,14 +247,14 @@ CSV_CASES = {
 
 @pytest.mark.parametrize("case", sorted(CSV_CASES))
 def test_a_bad_diary_is_refused_with_its_line(case, tmp_path):
-    text, where, found, mend = CSV_CASES[case]
+    text, where, found, hint = CSV_CASES[case]
     path = tmp_path / "diary.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises((DiaryError, FileError)) as caught:
         diary_bags(WINDOWS, path)
     assert where in caught.value.where
     assert found in caught.value.found
-    assert mend in caught.value.mend
+    assert hint in caught.value.hint
 
 
 LINE = [{"date": DAY, "sleep": "8h"}]

@@ -44,7 +44,7 @@ from apportion._dask.sample import Head, Rows, merged
 from apportion._dask.spanning import SpanningBags
 from apportion._dask.steps import Answer
 from apportion._utils.groups import Groups
-from apportion._utils.progress import listening
+from apportion._utils.progress import progress_callback
 from apportion.distributed import LPLLP
 from apportion.exceptions import (
     AmbiguousTotalsWarning,
@@ -377,7 +377,7 @@ def test_a_worker_killed_while_labels_are_refined_changes_no_label(two_workers, 
             killed.append(min(two_workers.run(os.getpid).values()))
             os.kill(killed[0], signal.SIGKILL)
 
-    with listening(kill):
+    with progress_callback(kill):
         model = fitted(known, two_workers, 4)
     assert len(killed) == 1
     assert compared(model, known.single, two_workers) == 0
@@ -735,7 +735,7 @@ def test_arrays_frames_and_folders_are_the_same_rows(at_once, known, tmp_path):
         model = LPLLP(N_ANCHORS, tol=TOL)
         model.fit(X, bags=bags, features=features, proportions=known.totals, client=at_once)
         assert compared(model, known.single) == 0, name
-        assert model.n_rows_ == 800
+        assert model.n_samples_ == 800
 
 
 def mixed_folder(known, folder, kinds):
@@ -887,7 +887,7 @@ def test_sizes_that_one_machine_refuses_are_refused(at_once, known):
         (known.X * 1e-200, "X: found values of size"),
     ):
         asked = {"bags": known.bags, "proportions": known.totals}
-        with pytest.raises(ValueError, match=r"Allowed: .* To mend: .*rescale") as error:
+        with pytest.raises(ValueError, match=r"Allowed: .* Hint: .*rescale") as error:
             LPLLP(N_ANCHORS).fit(cut(X, 3), client=at_once, **asked)
         assert str(error.value).startswith(where)
         with pytest.raises(ValueError, match="whose squares cannot be represented"):
@@ -1056,7 +1056,7 @@ def test_a_worker_names_the_file_that_it_cannot_read(two_workers, known, tmp_pat
     with pytest.raises(FileError) as error:
         LPLLP(N_ANCHORS).fit(folder, bags="bag", proportions=known.totals, client=two_workers)
     assert str(error.value).startswith(f"{file}: found what cannot be read as Parquet: ")
-    assert "To mend: restore the file, or take it out of the folder." in str(error.value)
+    assert "Hint: restore the file, or take it out of the folder." in str(error.value)
 
 
 # --- The parts: multipliers, labels and sums over partitions.
@@ -1089,7 +1089,7 @@ def test_spanning_bags_meet_their_totals_as_bags_of_one_machine_do(seed, c, widt
     np.testing.assert_allclose(sums, np.clip(sums, lower, upper), atol=1e-9)
 
 
-def relabelled(codes):
+def relabeled(codes):
     held, local = np.unique(codes, return_inverse=True)
     return local, len(held)
 
@@ -1109,7 +1109,7 @@ def as_parts(codes, hashes, grains, where, n_parts):
                 number=number,
                 spanning=codes[mine],
                 held=np.unique(codes[mine]),
-                groups=Groups(*relabelled(codes[mine])),
+                groups=Groups(*relabeled(codes[mine])),
                 hashes=hashes[mine],
                 n_classes=c,
                 remembered=lambda what, number, find, scored=scored: (
@@ -1279,7 +1279,7 @@ def test_any_number_of_answers_is_added_up(n):
     assert total.n_tied == n * (n - 1) // 2
     heads = [Done(Head(1, k, np.array([k], np.uint64))) for k in range(n)]
     lowest = cluster.total(heads[::-1], merged, 3)
-    assert lowest.n_rows == n
+    assert lowest.n_samples == n
     assert lowest.largest == n - 1
     np.testing.assert_array_equal(lowest.hashes, np.arange(min(n, 3)))
     assert cluster.n_tasks >= n + 2 * (n > 8)
@@ -1336,8 +1336,8 @@ def test_rows_for_anchors_do_not_grow_with_partitions():
     client = AtOnce()
     cluster = Cluster(client)
     parts = [dask.delayed(Rows)(X[mine], np.zeros(200, dtype=int)) for mine in rows]
-    n_rows, anchors = learn_anchors(cluster, parts, 2, lambda n: 2)
-    assert n_rows == 2400
+    n_samples, anchors = learn_anchors(cluster, parts, 2, lambda n: 2)
+    assert n_samples == 2400
     assert max(map(longest, client.back)) <= 128
     whole = AnchorGraph(2).fit(X).anchors_
     np.testing.assert_array_equal(np.sort(anchors, axis=0), np.sort(whole, axis=0))
@@ -1419,7 +1419,7 @@ def test_rows_out_of_reach_and_totals_of_several_answers_are_told():
     assert "40 of 120 rows are out of reach of any known total" in told[IsolatedRowsWarning]
     mixed = np.arange(120) % 2
     model, told = warnings_of(X, mixed, {0: [0.4, 0.6], 1: [0.6, 0.4]}, **settings)
-    assert "The totals may admit several labellings" in told[AmbiguousTotalsWarning]
+    assert "The totals may admit several labelings" in told[AmbiguousTotalsWarning]
     assert "3 groups that the totals leave room to shift" in told[AmbiguousTotalsWarning]
     assert model.unique_ is None
     for totals in ({0: [1, 0], 1: [0, 1]}, {0: [1, 0], 1: [1, 0]}):
@@ -1429,7 +1429,7 @@ def test_rows_out_of_reach_and_totals_of_several_answers_are_told():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warn, "_MOST_CELLS", 1)
         model, told = warnings_of(X, mixed, {0: [0.4, 0.6], 1: [0.6, 0.4]}, **settings)
-    assert "several labellings was not asked" in told[AmbiguousTotalsWarning]
+    assert "several labelings was not asked" in told[AmbiguousTotalsWarning]
     assert model.unique_ is None
     model, told = warnings_of(X, group, {0: [0.5, 0.5], 1: [0.4, 0.6], 2: [0.3, 0.7]}, **settings)
     assert AmbiguousTotalsWarning not in told, "one bag a group"

@@ -1,4 +1,4 @@
-"""Expectation–maximisation: exact where totals are, weighted as it says, fussy where it should."""
+"""Expectation–maximization: exact where totals are, weighted as it says, fussy where it should."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from apportion import EMLLP, MeanMap, PropSVM, Totals
-from apportion.estimators._expectation import QuantileBins, Rule, expectation_maximisation
+from apportion.estimators._expectation import QuantileBins, Rule, expectation_maximization
 from apportion.supervision.bags import match_bags
 from test_inv_cal import clouds
 
@@ -58,7 +58,7 @@ def test_soft_labels_enter_as_weights():
     np.testing.assert_allclose(rule(X), np.tile(F.mean(axis=0), (3, 1)))
 
 
-def test_a_rare_class_is_learnt():
+def test_a_rare_class_is_learned():
     F = np.tile([0.6, 0.3995, 0.0005], (80, 1))
     learner = Recorder([])
     assert Rule(learner, np.zeros((80, 1)), F).present.tolist() == [0, 1, 2]
@@ -99,7 +99,7 @@ def test_neither_step_raises_the_divergence():
     learner = LogisticRegression(C=1e6, max_iter=1000, tol=1e-8)
     values = []
     for rounds in range(1, 8):
-        end = expectation_maximisation(X, matched, learner, start, tol=0.0, max_iter=rounds)
+        end = expectation_maximization(X, matched, learner, start, tol=0.0, max_iter=rounds)
         values.append(rel_entr(end.F, end.rule(X)).sum())
     assert (np.diff(values) <= 1e-3).all()
     assert values[-1] < values[0]
@@ -224,7 +224,7 @@ def test_every_round_keeps_the_totals():
     learner = Recorder([])
     matched = match_bags(80, None, bags, totals)
     start = np.tile([0.1, 0.9], (80, 1))
-    expectation_maximisation(X, matched, learner, start, tol=0.0, max_iter=3)
+    expectation_maximization(X, matched, learner, start, tol=0.0, max_iter=3)
     assert len(learner.seen) == 4
     for _, labels, weights in learner.seen[1:]:
         assert weights[labels == 1].sum() == pytest.approx(matched.lower[:, 1].sum())

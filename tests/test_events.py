@@ -1,4 +1,4 @@
-"""Events of sensors to windows: as a slow count of seconds has it, and ready to be labelled."""
+"""Events of sensors to windows: as a slow count of seconds has it, and ready to be labeled."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def write_events(form=datetime.isoformat, **more):
     write("events.csv", table(**events, **more))
 
 
-def test_windows_of_events_can_be_labelled():
+def test_windows_of_events_can_be_labeled():
     write_events()
     done("windows", "events.csv", "--every", "30min", "-o", "windows.csv")
     rows = cells_of(Path("windows.csv").read_text())

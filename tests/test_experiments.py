@@ -28,7 +28,7 @@ from experiments import (
     result_table,
     run,
     run_trial,
-    summarise,
+    summarize,
     three_bags,
     to_csv,
     to_latex,
@@ -46,7 +46,7 @@ from experiments.reproduce import (
     quick_plan,
     write_tables,
 )
-from experiments.sphere_recipes import mean_around, standardised
+from experiments.sphere_recipes import mean_around, standardized
 from experiments.summary import direction, p_value
 from sphere_folder import make_sphere_folder
 
@@ -70,25 +70,25 @@ FEW = {
 
 
 @pytest.mark.parametrize("section", ["xor", "half-kernel", "half-kernel-0.3"])
-@pytest.mark.parametrize("n_rows", [120, 300])
+@pytest.mark.parametrize("n_samples", [120, 300])
 @pytest.mark.parametrize("design", ["A", "B"])
-def test_the_papers_bags(section, n_rows, design):
+def test_the_papers_bags(section, n_samples, design):
     shares = {"A": (0.6, 0.4, 0.5), "B": (0.85, 0.25, 0.4)}[design]
-    whole = POSE(Trial(section, n_rows, design, "all rows", "lp-llp", 3))
-    assert np.bincount(whole.bags).tolist() == [n_rows // 3] * 3
+    whole = POSE(Trial(section, n_samples, design, "all rows", "lp-llp", 3))
+    assert np.bincount(whole.bags).tolist() == [n_samples // 3] * 3
     np.testing.assert_allclose(whole.totals.lower[:, 1], shares)
     assert whole.scored.all()
     assert sorted(set(whole.folds)) == [0, 1, 2, 3, 4]
-    tested = POSE(Trial(section, n_rows, design, "test bag", "lp-llp", 3))
+    tested = POSE(Trial(section, n_samples, design, "test bag", "lp-llp", 3))
     np.testing.assert_array_equal(tested.X, whole.X)
-    assert tested.scored.sum() == n_rows // 6
+    assert tested.scored.sum() == n_samples // 6
     assert (tested.bags[tested.scored] == 3).all()
     assert tested.totals.lower[3].tolist() == [0.5, 0.5]
     np.testing.assert_allclose(tested.totals.lower[:3, 1], shares, atol=1 / 66)
     np.testing.assert_array_equal(tested.folds, np.where(tested.scored, 0, -1))
     for problem in (whole, tested):
         assert bag_proportion_error(problem.y, problem.bags, problem.totals) == 0
-        assert problem.y.sum() * 2 == n_rows
+        assert problem.y.sum() * 2 == n_samples
 
 
 def test_repetitions_differ_and_methods_see_the_same_rows():
@@ -181,12 +181,12 @@ def test_failed_trials_run_again_only_when_asked(tmp_path):
 
 def test_side_by_side_gives_the_same_figures(tmp_path):
     mine = plan([SECTIONS["half-kernel"]], ["lp-llp", "mean-map"], 1, ["all rows"])
-    mine = [trial for trial in mine if trial.n_rows == 120]
+    mine = [trial for trial in mine if trial.n_samples == 120]
     alone, together = ResultStore(tmp_path / "1"), ResultStore(tmp_path / "2")
     list(run(mine, POSE, alone, n_jobs=1))
     list(run(mine, POSE, together, n_jobs=2))
-    assert {k: v.mean for k, v in summarise(alone.rows()).items()} == {
-        k: v.mean for k, v in summarise(together.rows()).items()
+    assert {k: v.mean for k, v in summarize(alone.rows()).items()} == {
+        k: v.mean for k, v in summarize(together.rows()).items()
     }
 
 
@@ -323,9 +323,9 @@ def test_significance_is_welchs():
     assert got == pytest.approx(ttest_ind(nearer, b, equal_var=False).pvalue)
 
 
-def made_up(accuracies, method="lp-llp", section="xor", n_rows=120):
+def made_up(accuracies, method="lp-llp", section="xor", n_samples=120):
     return [
-        {**vars(Trial(section, n_rows, "A", "test bag", method, r)), "accuracy": value}
+        {**vars(Trial(section, n_samples, "A", "test bag", method, r)), "accuracy": value}
         | {"status": "done" if value == value else "failed", "seconds": 1.0}
         for r, value in enumerate(accuracies)
     ]
@@ -334,7 +334,7 @@ def made_up(accuracies, method="lp-llp", section="xor", n_rows=120):
 def test_tables_in_every_form():
     rows = made_up([1.0] * 25) + made_up([0.6, 0.5, np.nan], "prop-svm")
     rows += made_up([0.99, 1.0, 1.0], "supervised") + made_up([np.nan] * 3, "em")
-    found = summarise(rows)
+    found = summarize(rows)
     table = result_table(SECTIONS["xor"], "test bag", found, METHODS)
     assert result_table(SECTIONS["xor"], "all rows", found, METHODS) is None
     assert [name for name, _ in table.rows] == ["120A"]
@@ -369,7 +369,7 @@ def test_tables_in_every_form():
 
 
 def test_slips_are_marked_and_explained():
-    found = summarise(made_up([0.8, 0.9], "inv-cal"))
+    found = summarize(made_up([0.8, 0.9], "inv-cal"))
     table = result_table(SECTIONS["xor"], "test bag", found, METHODS)
     assert "<sup>a</sup>" in to_markdown(table)
     for form in ("text", "markdown", "latex"):
@@ -377,10 +377,10 @@ def test_slips_are_marked_and_explained():
 
 
 def test_a_section_and_a_method_of_ones_own(tmp_path):
-    def draw_line(n_rows, rng):
-        x = rng.uniform(size=n_rows)
-        y = np.zeros(n_rows, dtype=int)
-        y[np.argsort(x)[n_rows // 2 :]] = 1
+    def draw_line(n_samples, rng):
+        x = rng.uniform(size=n_samples)
+        y = np.zeros(n_samples, dtype=int)
+        y[np.argsort(x)[n_samples // 2 :]] = 1
         return x[:, None], y
 
     section = Section(
@@ -395,13 +395,13 @@ def test_a_section_and_a_method_of_ones_own(tmp_path):
     store = ResultStore(tmp_path)
     pose = Poser(None, {"line": section})
     list(run(plan([section], list(methods), 2), pose, store, methods=methods, n_jobs=2))
-    table = result_table(section, "all rows", summarise(store.rows()), methods)
+    table = result_table(section, "all rows", summarize(store.rows()), methods)
     assert "| 60B | .50(.00) | " in to_markdown(table)
 
 
 def test_pages_and_figures_are_written(tmp_path):
-    rows = made_up([1.0, 0.9]) + made_up([0.8, 0.9], "inv-cal") + made_up([1.0, 1.0], n_rows=300)
-    found = summarise(rows)
+    rows = made_up([1.0, 0.9]) + made_up([0.8, 0.9], "inv-cal") + made_up([1.0, 1.0], n_samples=300)
+    found = summarize(rows)
     table = result_table(SECTIONS["xor"], "test bag", found, METHODS)
     with Outputs() as outputs:
         written = write_tables([table], found, tmp_path, outputs)
@@ -446,13 +446,13 @@ def test_sphere_problems(sphere, section, protocol):
         assert row["accuracy"] > 0.9
 
 
-def test_standardised_columns():
+def test_standardized_columns():
     X = np.array([[1.0, np.nan, 5.0], [3.0, 2.0, 5.0], [np.nan, 4.0, 5.0]])
-    scaled = standardised(X)
+    scaled = standardized(X)
     np.testing.assert_allclose(scaled, [[-1, 0, 0], [1, -1, 0], [0, 1, 0]])
     far = np.zeros((100, 1))
     far[0] = 1e6
-    assert standardised(far).max() == 3.0
+    assert standardized(far).max() == 3.0
 
 
 def test_the_quick_plan_is_part_of_the_full_one():

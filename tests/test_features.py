@@ -369,7 +369,7 @@ def test_rows_are_poor_in_features_by_what_is_usual_and_never_all_of_them():
     assert list(encoded.missing.values()) == pytest.approx(shares.tolist())
     again = Recipe.from_json(json.loads(json.dumps(recipe.to_json())))
     one = again.encode(table.slice(7, 1), place)
-    assert one.poor.tolist() == [True], "what is usual is learnt, not taken from the new rows"
+    assert one.poor.tolist() == [True], "what is usual is learned, not taken from the new rows"
 
 
 def test_recipes_of_older_models_have_no_shares_of_missing_cells():

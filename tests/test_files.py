@@ -23,7 +23,7 @@ from apportion._io import csv_text
 from apportion._io.features.cells import numbers_of
 from apportion._io.read import no_column, place_in, read_columns
 from apportion._io.sheet import read_sheet, sheet_of
-from apportion._io.spreadsheet_safe import neutralised, write_table
+from apportion._io.spreadsheet_safe import neutralized, write_table
 from apportion._io.text import encoding_of, refuse_bad_names
 from apportion._io.values import values_of
 from apportion._io.write import Outputs, replacing, require_writable
@@ -188,8 +188,8 @@ def test_any_bytes_are_text_or_an_error(content):
 
 
 @given(st.lists(st.one_of(words, st.text("=+-@\t\r\n1.,eE", max_size=6)), min_size=1))
-def test_neutralised_text_starts_no_formula_and_is_not_lost(texts):
-    table, changed = neutralised(pa.table({"t": pa.array(texts)}))
+def test_neutralized_text_starts_no_formula_and_is_not_lost(texts):
+    table, changed = neutralized(pa.table({"t": pa.array(texts)}))
     for before, after in zip(texts, table.column("t").to_pylist(), strict=True):
         assert after in (before, f"'{before}")
         if after == before and after[:1] in set("=+-@\t\r\n"):
@@ -203,7 +203,7 @@ def test_neutralised_text_starts_no_formula_and_is_not_lost(texts):
     "number", ["-5", "+5", "-5.", "-.5", "-5,5", "+1e5", "-1.5E-3", "-", "--1", "-1-", "-1e"]
 )
 def test_only_numbers_may_begin_with_a_sign(number):
-    table, changed = neutralised(pa.table({"t": [number]}))
+    table, changed = neutralized(pa.table({"t": [number]}))
     plain = number in ("-5", "+5", "-5.", "-.5", "-5,5", "+1e5", "-1.5E-3")
     assert changed == (not plain)
     assert table.column("t").to_pylist() == [number if plain else f"'{number}"]

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import reference
 from apportion._utils import memory
-from apportion.graphs import KNNGraph, PrecomputedGraph, RBFGraph, weighted_neighbours
+from apportion.graphs import KNNGraph, PrecomputedGraph, RBFGraph, weighted_neighbors
 
 hostile = hnp.arrays(
     np.float64,
@@ -57,7 +57,7 @@ def test_hostile_rows_never_give_nan(graph, X):
         np.testing.assert_allclose(fitted.degrees_, W.sum(axis=1), rtol=1e-12)
         weights, _ = fitted.affinities(X + 0.5)
         F = np.eye(2)[np.arange(len(X)) % 2]
-        mean = weighted_neighbours(weights, F, np.array([0.5, 0.5]))
+        mean = weighted_neighbors(weights, F, np.array([0.5, 0.5]))
         np.testing.assert_allclose(mean.sum(axis=1), 1.0)
 
 
@@ -86,7 +86,7 @@ def test_permuting_rows_permutes_the_graph(graph):
     np.testing.assert_allclose(shuffled, W[np.ix_(order, order)], rtol=1e-12)
 
 
-def test_equal_rows_have_equal_neighbours_however_the_input_is_ordered():
+def test_equal_rows_have_equal_neighbors_however_the_input_is_ordered():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 4, (200, 3)).astype(float)
     order = rng.permutation(200)
@@ -128,7 +128,7 @@ def test_bad_gamma(gamma):
 
 
 @pytest.mark.parametrize("k", [0, 2.5, "many"])
-def test_bad_neighbours(k):
+def test_bad_neighbors(k):
     with pytest.raises(ValueError, match="'n_neighbors' parameter of KNNGraph"):
         KNNGraph(k).fit(np.zeros((3, 1)))
 

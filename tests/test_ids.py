@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def labelled(ids, totals, *more, x=None, **columns):
+def labeled(ids, totals, *more, x=None, **columns):
     """Label rows of two clear kinds, and return the answer's lines."""
     n = len(ids)
     x = [float(10 * (i % 2)) + i / 100 for i in range(n)] if x is None else x
@@ -45,20 +45,20 @@ def labelled(ids, totals, *more, x=None, **columns):
 
 
 def test_bags_that_are_the_same_number_stay_two():
-    answer = labelled(["1.1", "1.10"] * 10, "bag,a,b\n1.1,1,0\n1.10,0,1\n")
+    answer = labeled(["1.1", "1.10"] * 10, "bag,a,b\n1.1,1,0\n1.10,0,1\n")
     assert [row["label"] for row in answer] == ["a", "b"] * 10
     assert [row["bag"] for row in answer] == ["1.1", "1.10"] * 10
 
 
 @pytest.mark.parametrize("name", ["NA", "None", "?", "null", "nan", "true", "3E5", "007", "+5"])
 def test_a_bag_may_have_any_name(name):
-    answer = labelled([name, "other"] * 6, f"bag,a,b\n{name},1,0\nother,0,1\n")
+    answer = labeled([name, "other"] * 6, f"bag,a,b\n{name},1,0\nother,0,1\n")
     assert [row["label"] for row in answer] == ["a", "b"] * 6
     assert {row["bag"].removeprefix("'") for row in answer} == {name, "other"}
 
 
 def test_an_empty_cell_is_the_missing_bag_and_no_other_is():
-    answer = labelled(["m", "n", "", "NA"] * 4, "bag,a,b\nm,1,0\nn,0,1\n")
+    answer = labeled(["m", "n", "", "NA"] * 4, "bag,a,b\nm,1,0\nn,0,1\n")
     assert [row["reason"] for row in answer] == ["", "", "unbagged", "unbagged"] * 4
     assert [row["bag"] for row in answer] == ["m", "n", "", "NA"] * 4
 
@@ -66,7 +66,7 @@ def test_an_empty_cell_is_the_missing_bag_and_no_other_is():
 @pytest.mark.parametrize("known", ["None", "N/A", "nan", "1e2"])
 def test_given_labels_that_look_missing_are_classes(known):
     given = [known, "", "b", ""] * 3
-    answer = labelled(
+    answer = labeled(
         ["m"] * 12, f"bag,{known},b\nm,0.5,0.5\n", "--given", "g", x=range(12), g=given
     )
     assert [row["label"] for row in answer][::4] == [known] * 3

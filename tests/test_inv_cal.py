@@ -112,7 +112,7 @@ def test_a_class_against_the_rest():
 
 
 @pytest.mark.parametrize("estimator", [InvCal, MeanMap, PropSVM])
-def test_a_class_known_alone_is_learnt_from(estimator):
+def test_a_class_known_alone_is_learned_from(estimator):
     """Of some bags only one class's total is known: they still tell that class from the rest."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 300)
@@ -127,7 +127,7 @@ def test_a_class_known_alone_is_learnt_from(estimator):
     assert np.isfinite(model.label_distributions_).all()
 
 
-def test_a_labelled_row_is_a_bag_of_its_own():
+def test_a_labeled_row_is_a_bag_of_its_own():
     y = np.array([None, "a", None, "b", None, None], dtype=object)
     bags = [0, 0, 0, None, 1, 1]
     matched = match_bags(6, y, bags, {0: {"a": 2 / 3, "b": 1 / 3}, 1: {"a": None, "b": None}})

@@ -16,7 +16,7 @@ from apportion.estimators import _kernels as kernels
 from apportion.estimators._kernels import (
     Expansion,
     Kernel,
-    centre_of,
+    center_of,
     kernel_features,
     resolve_kernel,
 )
@@ -102,11 +102,11 @@ def test_fewer_kernel_features_are_the_nystroem_approximation():
     assert 0 < unexplained < 0.5
 
 
-def test_gamma_scale_is_that_of_scikit_learn_for_centred_features():
-    centred = X - X.mean(axis=0)
-    for rows in (centred, X + np.array([1.7e9, 0.0, 5.0])):
+def test_gamma_scale_is_that_of_scikit_learn_for_centerd_features():
+    centerd = X - X.mean(axis=0)
+    for rows in (centerd, X + np.array([1.7e9, 0.0, 5.0])):
         gamma = resolve_kernel("rbf", "scale", 3, 0.0, rows).gamma
-        assert gamma == pytest.approx(1 / (3 * centred.var()))
+        assert gamma == pytest.approx(1 / (3 * centerd.var()))
     assert resolve_kernel("rbf", "scale", 3, 0.0, np.zeros((4, 2))).gamma == 1.0
     assert resolve_kernel("rbf", 0.7, 3, 0.0, X).gamma == 0.7
 
@@ -240,11 +240,11 @@ def test_a_precomputed_kernel_is_not_kept(estimator):
         model.predict(sparse.csr_array(whole[:3]))
 
 
-def test_the_centre_is_exact_however_far_rows_lie():
+def test_the_center_is_exact_however_far_rows_lie():
     rows = np.round(np.random.default_rng(3).normal(size=(4096, 2)) * 1024) / 1024
-    centre = centre_of(rows + 2.0**40)
-    np.testing.assert_allclose(centre - 2.0**40, rows.mean(axis=0), atol=2.0**-12)
-    np.testing.assert_array_equal(centre, centre_of(rows[::-1] + 2.0**40))
+    center = center_of(rows + 2.0**40)
+    np.testing.assert_allclose(center - 2.0**40, rows.mean(axis=0), atol=2.0**-12)
+    np.testing.assert_array_equal(center, center_of(rows[::-1] + 2.0**40))
 
 
 @pytest.mark.parametrize("gamma", [1.0, 1e6])

@@ -41,12 +41,12 @@ def test_xor_is_solved(design, graph):
 
 
 @pytest.mark.parametrize(
-    ("load", "standardise", "least"),
+    ("load", "standardize", "least"),
     [(load_digits, False, 0.96), (load_breast_cancer, True, 0.93), (load_wine, True, 0.97)],
 )
-def test_real_data_in_twenty_bags(load, standardise, least):
+def test_real_data_in_twenty_bags(load, standardize, least):
     X, y = load(return_X_y=True)
-    X = scale(X) if standardise else X
+    X = scale(X) if standardize else X
     bags, totals = make_bags(None, y, 20, random_state=0)
     model = LPLLP(graph="knn", decode="quota").fit(X, bags=bags, proportions=totals)
     assert (model.transduction_ == y).mean() >= least
@@ -121,7 +121,7 @@ def test_what_is_warned_of():
         LPLLP().fit(np.ones((40, 2)), bags=bags, proportions=np.array([0.1, 0.9, 0.4, 0.6]))
     with pytest.warns(DuplicateRowsWarning, match=r"40 of 40 rows equal"):
         LPLLP("rbf").fit(np.ones((40, 2)), bags=bags, proportions=np.array([0.1, 0.9, 0.4, 0.6]))
-    with pytest.warns(AmbiguousTotalsWarning, match=r"The totals admit several labellings"):
+    with pytest.warns(AmbiguousTotalsWarning, match=r"The totals admit several labelings"):
         LPLLP("precomputed", random_state=0).fit(
             W, bags=[0] * 40, proportions=np.array([[0.25, 0.75]])
         )
@@ -213,7 +213,7 @@ def test_literal_algorithm_runs_and_converges_or_says_so():
     assert model.solution_.residual < 1e-6
 
 
-def test_refinement_makes_neighbours_agree_more_and_keeps_counts():
+def test_refinement_makes_neighbors_agree_more_and_keeps_counts():
     X, y = load_breast_cancer(return_X_y=True)
     X = scale(X)
     bags, totals = make_bags(None, y, 20, random_state=0)

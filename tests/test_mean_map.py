@@ -48,22 +48,22 @@ def test_class_means_are_the_normal_equations_bag_by_bag():
     A = np.array([[(y[bags == k] == h).mean() for h in range(3)] for k in range(7)])
     m = np.array([X[bags == k].mean(axis=0) for k in range(7)])
     n = np.bincount(bags)
-    centre = X.mean(axis=0)
+    center = X.mean(axis=0)
     left, right = 0.5 * np.eye(3), np.zeros((3, 4))
     for k in range(7):
         left += n[k] * np.outer(A[k], A[k])
-        right += n[k] * np.outer(A[k], m[k] - centre)
-    np.testing.assert_allclose(class_means(X, known, 0.5), centre + np.linalg.solve(left, right))
+        right += n[k] * np.outer(A[k], m[k] - center)
+    np.testing.assert_allclose(class_means(X, known, 0.5), center + np.linalg.solve(left, right))
 
 
 def test_exact_mixtures_give_back_the_class_means():
     """Where every bag's mean is exactly the mixture, a small ridge finds the class means."""
-    centres = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
+    centers = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
     y = np.array([0, 0, 1, 2, 0, 1, 1, 2, 0, 1, 2, 2])
     bags = np.repeat([0, 1, 2], 4)
-    X = centres[y]
+    X = centers[y]
     known = known_bags(match_bags(12, None, bags, Totals.from_labels(y, bags)))
-    np.testing.assert_allclose(class_means(X, known, 1e-9), centres, atol=1e-6)
+    np.testing.assert_allclose(class_means(X, known, 1e-9), centers, atol=1e-6)
 
 
 def test_collinear_bags_fall_back_to_the_overall_mean():

@@ -11,8 +11,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from apportion import LPLLP, RBFGraph, Totals
-from apportion._utils.progress import listening, several_runs, tell, told
-from apportion.graphs import _neighbors as neighbours
+from apportion._utils.progress import (
+    progress_callback,
+    report_progress,
+    several_runs,
+    with_progress,
+)
+from apportion.graphs import _neighbors as neighbors
 from apportion.graphs import anchor
 from apportion.labeling.rows import Supervision, label_rows
 
@@ -27,7 +32,7 @@ def some_bags(n=400, seed=0):
 
 def heard_from(work):
     heard = []
-    with listening(lambda stage, done, detail: heard.append((stage, done))):
+    with progress_callback(lambda stage, done, detail: heard.append((stage, done))):
         work()
     return heard
 
@@ -37,24 +42,27 @@ def stages(heard):
 
 
 def test_nobody_has_to_listen():
-    tell("working")
-    tell("working", 0.5)
-    assert list(told("working", "abc")) == ["a", "b", "c"]
+    report_progress("working")
+    report_progress("working", 0.5)
+    assert list(with_progress("working", "abc")) == ["a", "b", "c"]
 
 
 def test_the_share_of_items_is_told_after_each():
-    assert heard_from(lambda: list(told("working", [1, 2]))) == [("working", 0.5), ("working", 1.0)]
-    assert heard_from(lambda: list(told("working", []))) == []
+    assert heard_from(lambda: list(with_progress("working", [1, 2]))) == [
+        ("working", 0.5),
+        ("working", 1.0),
+    ]
+    assert heard_from(lambda: list(with_progress("working", []))) == []
 
 
 def test_the_inner_listener_hears_and_then_the_outer_one_again():
     outer, inner = [], []
-    with listening(lambda stage, done, detail: outer.append(stage)):
-        tell("one")
-        with listening(lambda stage, done, detail: inner.append(stage)):
-            tell("two")
-        tell("three")
-    tell("four")
+    with progress_callback(lambda stage, done, detail: outer.append(stage)):
+        report_progress("one")
+        with progress_callback(lambda stage, done, detail: inner.append(stage)):
+            report_progress("two")
+        report_progress("three")
+    report_progress("four")
     assert (outer, inner) == (["one", "three"], ["two"])
 
 
@@ -63,19 +71,19 @@ def test_what_a_listener_raises_goes_through_and_the_one_before_listens_again():
         raise KeyboardInterrupt(stage)
 
     heard = []
-    with listening(lambda stage, done, detail: heard.append(stage)):
-        with pytest.raises(KeyboardInterrupt, match="one"), listening(refuse):
-            tell("one")
-        tell("two")
+    with progress_callback(lambda stage, done, detail: heard.append(stage)):
+        with pytest.raises(KeyboardInterrupt, match="one"), progress_callback(refuse):
+            report_progress("one")
+        report_progress("two")
     assert heard == ["two"]
 
 
 def test_other_threads_are_not_heard():
     def work():
-        other = threading.Thread(target=tell, args=("elsewhere",))
+        other = threading.Thread(target=report_progress, args=("elsewhere",))
         other.start()
         other.join()
-        tell("here")
+        report_progress("here")
 
     assert heard_from(work) == [("here", None)]
 
@@ -83,7 +91,7 @@ def test_other_threads_are_not_heard():
 @pytest.mark.parametrize(
     ("graph", "expected"),
     [
-        ("knn", ["searching neighbours", "propagating", "decoding", "refining"]),
+        ("knn", ["searching neighbors", "propagating", "decoding", "refining"]),
         (
             "anchor",
             ["choosing anchors", "tying rows to anchors", "propagating", "decoding", "refining"],
@@ -92,7 +100,7 @@ def test_other_threads_are_not_heard():
 )
 @pytest.mark.parametrize("solver", ["accelerated", "plain"])
 def test_a_fit_tells_its_stages(monkeypatch, graph, expected, solver):
-    monkeypatch.setattr(neighbours, "_BLOCK_ROWS", 100)
+    monkeypatch.setattr(neighbors, "_BLOCK_ROWS", 100)
     monkeypatch.setattr(anchor, "BLOCK_ROWS", 100)
     X, given = some_bags()
     model = LPLLP(graph, solver=solver, random_state=0)
@@ -103,7 +111,7 @@ def test_a_fit_tells_its_stages(monkeypatch, graph, expected, solver):
         shares = [done for name, done in heard if name == stage and done is not None]
         assert shares == sorted(shares)
         assert all(0.0 <= share <= 1.0 for share in shares)
-        if stage in ("searching neighbours", "tying rows to anchors", "propagating"):
+        if stage in ("searching neighbors", "tying rows to anchors", "propagating"):
             assert len(set(shares)) >= 4
             assert shares[-1] == 1.0
 
@@ -139,7 +147,7 @@ def test_a_listener_can_end_a_fit():
 
     X, given = some_bags(60)
     model = LPLLP()
-    with pytest.raises(KeyboardInterrupt), listening(stop):
+    with pytest.raises(KeyboardInterrupt), progress_callback(stop):
         model.fit(X, **given)
     with pytest.raises(NotFittedError):
         check_is_fitted(model)
@@ -151,7 +159,7 @@ def test_a_listener_can_end_a_fit():
 def reports_of(work):
     """Return all that was reported: stage, share and detail."""
     reports = []
-    with listening(lambda *report: reports.append(report)):
+    with progress_callback(lambda *report: reports.append(report)):
         work()
     return reports
 
@@ -181,18 +189,18 @@ def islands(n=60, seed=0):
 
 def test_jobs_may_be_nested():
     def work():
-        with several_runs("labelling", "participant", 2) as next_person:
+        with several_runs("labeling", "participant", 2) as next_person:
             for _ in range(2):
                 next_person()
-                tell("searching", 1.0)
+                report_progress("searching", 1.0)
                 with several_runs("propagating", "start", 2, at_most=True) as next_start:
                     for _ in range(2):
                         next_start()
-                        tell("propagating", 0.0)
-                        tell("propagating", 1.0)
+                        report_progress("propagating", 0.0)
+                        report_progress("propagating", 1.0)
 
     reports = reports_of(work)
-    assert {stage for stage, _, _ in reports} == {"labelling"}
+    assert {stage for stage, _, _ in reports} == {"labeling"}
     shares = [done for _, done, _ in reports]
     assert shares == [0.0, 0.0, 0.25, 0.25, 0.5, 0.5, 0.5, 0.75, 0.75, 1.0]
     assert details(reports)[1] == "participant 1 of 2, propagating, start 1 of at most 2"
@@ -236,8 +244,8 @@ def test_participants_are_one_job():
     bags = known["bags"].astype(object)
     supervision = Supervision(bags, known["proportions"], None, people, {})
     reports = reports_of(lambda: label_rows(X, supervision, LPLLP(random_state=0)))
-    assert {stage for stage, _, _ in reports} == {"labelling"}
-    assert rises(reports, "labelling")[-1] == 1.0
+    assert {stage for stage, _, _ in reports} == {"labeling"}
+    assert rises(reports, "labeling")[-1] == 1.0
     firsts = [detail.split(",")[0] for detail in details(reports)]
     assert [one for one, _ in groupby(firsts)] == [f"participant {i} of 3" for i in (1, 2, 3)]
 
@@ -248,7 +256,7 @@ def test_participants_are_one_job():
 def test_lines_say_how_far_a_job_is_and_how_long_it_will_take(monkeypatch):
     console = pytest.importorskip("apportion.cli.console")
     printed = []
-    monkeypatch.setattr(console.talk, "print", printed.append)
+    monkeypatch.setattr(console.console, "print", printed.append)
     now = [0.0]
     lines = console._Lines(clock=lambda: now[0])
     lines("reading", None)
@@ -266,13 +274,13 @@ def test_a_line_is_printed_also_when_nothing_is_reported(monkeypatch):
 
     def note(line):
         lines.append(line)
-        if sum(one.endswith(" s  factorising") for one in lines) == 3:
+        if sum(one.endswith(" s  factorizing") for one in lines) == 3:
             enough.set()
 
-    monkeypatch.setattr(console.talk, "print", note)
+    monkeypatch.setattr(console.console, "print", note)
     monkeypatch.setattr(console, "_AT_LEAST_EVERY", 0.0)
     with console.stages():
-        tell("factorising")
+        report_progress("factorizing")
         assert enough.wait(timeout=60)
     assert not any(one.name.endswith("(_keep_up)") for one in threading.enumerate())
 

@@ -48,11 +48,11 @@ def test_isolated_rows_do_not_break_it():
     np.testing.assert_array_equal(bags.groups.sum(np.eye(2)[end.labels]), bags.lower)
 
 
-def blurred(n_rows=120, seed=8):
+def blurred(n_samples=120, seed=8):
     """Half circles in bags so alike that the convex answer cuts across both."""
     rng = np.random.RandomState(seed)
-    X, y = make_half_kernel(n_rows, random_state=rng)
-    order = rng.permutation(n_rows)
+    X, y = make_half_kernel(n_samples, random_state=rng)
+    order = rng.permutation(n_samples)
     X, y = X[order], y[order]
     bags, totals = make_bags(X, y, proportions=[0.6, 0.4, 0.5], random_state=rng)
     return X, y, bags, totals

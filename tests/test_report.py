@@ -231,7 +231,7 @@ def test_what_a_model_tells_of_itself(name):
     assert set(run.settings) == set(model.get_params(deep=False))
     assert all(isinstance(text, str) and len(text) < 210 for text in run.settings.values())
     if hasattr(model, "solution_"):
-        assert run.as_asked == model.solution_.as_asked
+        assert run.success == model.solution_.success
         assert run.energies[-1] == pytest.approx(model.solution_.energies[-1])
         assert (run.n_iter, run.unique) == (model.solution_.n_iter, model.solution_.unique)
     json.dumps(run.settings, allow_nan=False)
@@ -553,7 +553,7 @@ def test_a_page_of_a_hundred_thousand_windows_is_below_8_mb(tmp_path):
 def test_the_document_is_what_was_found():
     contents = made_up(c=3)
     answer, report = contents.answer, contents.report
-    n = contents.n_rows
+    n = contents.n_samples
     answer.labels[4] = None
     answer.masses[4] = answer.confidence[4] = np.nan
     starts = np.arange(n)[::-1] * 3600 * SECOND
@@ -561,15 +561,15 @@ def test_the_document_is_what_was_found():
     contents = replace(
         contents, times=times, bag_codes=np.where(np.arange(n) == 4, -1, contents.bag_codes)
     )
-    contents.maps[""].neighbours[::2, 3:] = -1
+    contents.maps[""].neighbors[::2, 3:] = -1
     found = document_of(contents)
     json.dumps(found, allow_nan=False)
     labels = answer.labels.tolist()
     for one, name, look in zip(found["classes"], answer.classes, looks(3), strict=True):
         assert one["name"] == name
         assert one["rows"] == labels.count(name)
-        assert (one["colour"], one["pattern"], one["symbol"]) == (
-            look.colour,
+        assert (one["color"], one["pattern"], one["symbol"]) == (
+            look.color,
             look.pattern,
             look.symbol,
         )
@@ -598,7 +598,7 @@ def test_the_document_is_what_was_found():
     for row in range(n):
         for near, label, bag, known in zip(
             one["near"][row], one["nearLabel"][row], one["nearBag"][row],
-            contents.maps[""].neighbours[row], strict=True,
+            contents.maps[""].neighbors[row], strict=True,
         ):  # fmt: skip
             if known < 0:
                 assert label == -2
@@ -671,7 +671,7 @@ def test_maps_of_many_groups_are_few_and_small():
     assert left_out == "Maps of 2 more groups are left out."
     for k, one in enumerate(maps.values()):
         assert sorted(one.rows.tolist()) == list(range(36 * k, 36 * k + 36))
-        assert set(one.neighbours.ravel().tolist()) <= {-1, *range(36 * k, 36 * k + 36)}
+        assert set(one.neighbors.ravel().tolist()) <= {-1, *range(36 * k, 36 * k + 36)}
     assert maps_left_out(MOST_MAPS) == ""
     assert maps_left_out(MOST_MAPS + 1) == "Maps of 1 more group are left out."
     assert rows_a_map(1) == MOST_ROWS
@@ -688,7 +688,7 @@ def slow_agreement(contents):
     for one in contents.maps.values():
         for at, row in enumerate(one.rows.tolist()):
             for j, share in zip(
-                one.neighbours[at].tolist(), one.similarity[at].tolist(), strict=True
+                one.neighbors[at].tolist(), one.similarity[at].tolist(), strict=True
             ):
                 if j >= 0 and labels[row] is not None and labels[j] is not None:
                     everything += share
@@ -699,7 +699,7 @@ def slow_agreement(contents):
 
 @given(st.integers(0, 1000), st.integers(1, 4))
 @settings(max_examples=25)
-def test_agreement_is_what_neighbours_say_pair_by_pair(seed, c):
+def test_agreement_is_what_neighbors_say_pair_by_pair(seed, c):
     generator = np.random.default_rng(seed)
     contents = made_up(20, c)
     labels = contents.answer.classes[generator.integers(0, c, 20)].astype(object)
@@ -709,11 +709,11 @@ def test_agreement_is_what_neighbours_say_pair_by_pair(seed, c):
     near[generator.random(near.shape) < 0.3] = -1
     one = replace(
         contents.maps[""],
-        neighbours=near,
+        neighbors=near,
         similarity=np.where(near < 0, 0, generator.random(near.shape)),
     )
     other = replace(
-        one, rows=generator.permutation(20)[:7], neighbours=near[:7], similarity=one.similarity[:7]
+        one, rows=generator.permutation(20)[:7], neighbors=near[:7], similarity=one.similarity[:7]
     )
     contents = replace(
         contents, answer=replace(contents.answer, labels=labels), maps={"p": one, "q": other}
@@ -726,7 +726,7 @@ def test_agreement_is_what_neighbours_say_pair_by_pair(seed, c):
     if by_chance < 0.999:
         little = (share - by_chance) / (1 - by_chance) < 0.4
         assert any("Similar rows often" in text for text in said.concerns) == little
-    assert f"{share:.0%} of their neighbours agree" in said.sentence
+    assert f"{share:.0%} of their neighbors agree" in said.sentence
 
 
 def test_a_sound_answer_has_nothing_against_it():
@@ -734,7 +734,7 @@ def test_a_sound_answer_has_nothing_against_it():
     assert said.level == "sound"
     assert said.concerns == ()
     assert said.sentence.startswith(
-        "All 40 rows have a label, every bag keeps its totals, and 100% of their neighbours agree: "
+        "All 40 rows have a label, every bag keeps its totals, and 100% of their neighbors agree: "
         "nothing "
     )
 
@@ -754,11 +754,11 @@ def off_by(moved):
 
 
 def alike_only(share):
-    """Return contents where so many of the 5 neighbours of each row have its label."""
+    """Return contents where so many of the 5 neighbors of each row have its label."""
     contents = made_up()
-    near = contents.maps[""].neighbours.copy()
+    near = contents.maps[""].neighbors.copy()
     near[:, share:] = (np.arange(40)[:, None] + 1 + 2 * np.arange(5 - share)) % 40
-    return replace(contents, maps={"": replace(contents.maps[""], neighbours=near)})
+    return replace(contents, maps={"": replace(contents.maps[""], neighbors=near)})
 
 
 def with_run(**changes):
@@ -778,8 +778,8 @@ def designed(uninformative):
     ("contents", "level", "says"),
     [
         (lambda: designed(True), "doubt", "The totals do not tell 'c0' from 'c1' apart"),
-        (lambda: with_run(as_asked=False, status="stopped"), "doubt", "LPLLP stopped."),
-        (lambda: with_run(unique=False), "doubt", "The totals admit several labellings"),
+        (lambda: with_run(success=False, status="stopped"), "doubt", "LPLLP stopped."),
+        (lambda: with_run(unique=False), "doubt", "The totals admit several labelings"),
         (lambda: off_by(1), "care", "2.5% of the rows in bags are off their bag's totals"),
         (lambda: off_by(4), "care", "10.0% of the rows in bags are off"),
         (lambda: off_by(5), "doubt", "12.5% of the rows in bags are off"),
@@ -832,7 +832,7 @@ def test_the_gravest_concern_comes_first_and_groups_are_named():
         replace(
             base,
             diagnoses={"p1": base.diagnoses[""], "p2": poor},
-            runs={"p1": run, "p2": replace(run, as_asked=False, status="stopped")},
+            runs={"p1": run, "p2": replace(run, success=False, status="stopped")},
         )
     )
     assert said.level == "doubt"
@@ -913,7 +913,7 @@ def test_the_sentence_counts_labels_and_rows_off_their_totals():
     sentence = verdict_on(contents).sentence
     said = "37 of 40 rows have a label, 2.5% of the rows in bags are off their totals"
     assert sentence.startswith(said)
-    assert "neighbours" not in verdict_on(replace(contents, maps={})).sentence
+    assert "neighbors" not in verdict_on(replace(contents, maps={})).sentence
 
 
 @pytest.mark.parametrize("name", ["LPLLP", "LPLLP threshold", "InvCal"])
@@ -934,7 +934,7 @@ def test_the_verdict_of_a_fitted_model_is_recomputed(name, tmp_path):
             for j in np.argsort(-W[i], kind="stable")[:5]:
                 total += W[i, j] / W[i].sum()
                 share += W[i, j] / W[i].sum() * (model.transduction_[i] == model.transduction_[j])
-        assert f"{share / total:.0%} of their neighbours agree" in found.words
+        assert f"{share / total:.0%} of their neighbors agree" in found.words
 
 
 # --- labels judged, and reasons counted ---

@@ -324,7 +324,7 @@ def clock_seconds(text):
 
 
 @pytest.mark.parametrize(("lasting", "zone"), [(30, "Asia/Tokyo"), (36_000, "America/New_York")])
-def test_all_labelled_time_is_drawn_where_it_was_whenever_a_day_begins(
+def test_all_labeled_time_is_drawn_where_it_was_whenever_a_day_begins(
     browser, folder, lasting, zone
 ):
     """Plotly would take 1,000 to 9,999 for years, 10 to 99 too, and others for local time."""
@@ -397,7 +397,7 @@ def test_plots_keep_their_height_when_the_window_changes_and_after_printing(days
 
 
 def nearest_rows(week, row):
-    """Return the lines that tell of a row's neighbours, from the graph."""
+    """Return the lines that tell of a row's neighbors, from the graph."""
     W = week.model.graph_.affinity_.tocsr()
     similar = {int(j): float(W[row, j]) for j in W[[row]].indices}
     best = sorted(similar, key=lambda j: (-similar[j], j))[:5]
@@ -413,14 +413,14 @@ def nearest_rows(week, row):
     ]
 
 
-def told_neighbours(page):
+def told_neighbors(page):
     return page.eval_on_selector_all(
         "#map-detail tbody tr",
         "all => all.map((line) => [...line.cells].map((cell) => cell.textContent))",
     )
 
 
-def test_a_point_of_the_map_tells_its_neighbours_and_their_bags(week, look):
+def test_a_point_of_the_map_tells_its_neighbors_and_their_bags(week, look):
     look.locator("#map-plot").scroll_into_view_if_needed()
     points = look.locator("#map-plot .scatterlayer .point")
     assert points.count() == len(week.names)
@@ -434,7 +434,7 @@ def test_a_point_of_the_map_tells_its_neighbours_and_their_bags(week, look):
         name = re.match(r"Row (\S+): ", texts(look, "#map-detail strong")[0])[1]
         row = list(week.names).index(name)
         lines = nearest_rows(week, row)
-        assert told_neighbours(look) == lines
+        assert told_neighbors(look) == lines
         hover = texts(look, "#map-plot .hovertext text:not(.name)")[0]
         assert hover.startswith(f"row {name}: {week.model.transduction_[row]} ")
         for near, label, bag, share in lines:
@@ -444,7 +444,7 @@ def test_a_point_of_the_map_tells_its_neighbours_and_their_bags(week, look):
     assert len(seen) > 1
 
 
-def test_every_row_of_the_map_has_the_neighbours_of_the_graph(week, look):
+def test_every_row_of_the_map_has_the_neighbors_of_the_graph(week, look):
     for row in (0, 50, 400, len(week.names) - 1):
         look.fill("#row-name", week.names[row])
         look.click("#find-row")
@@ -452,7 +452,7 @@ def test_every_row_of_the_map_has_the_neighbours_of_the_graph(week, look):
             f"Row {week.names[row]}: {week.model.transduction_[row]}"
         ]
         lines = nearest_rows(week, row)
-        assert told_neighbours(look) == lines
+        assert told_neighbors(look) == lines
         same = sum(label == week.model.transduction_[row] for _, label, _, _ in lines)
         bag = "in no bag" if week.bags[row] is None else f"of bag {week.bags[row]}"
         told = texts(look, "#map-detail p")[0]
@@ -847,13 +847,13 @@ def test_ids_are_unique_and_those_that_are_named_are_there(look):
 def test_text_stands_out_from_what_is_behind_it(look):
     look.focus("#map-plot")
     look.keyboard.press("Home")
-    colours = look.evaluate(
+    colors = look.evaluate(
         """() => {
             const canvas = document.createElement("canvas");
             const brush = canvas.getContext("2d", { willReadFrequently: true });
-            const rgb = (colours) => {
-                for (const colour of ["white", ...colours]) {
-                    brush.fillStyle = colour;
+            const rgb = (colors) => {
+                for (const color of ["white", ...colors]) {
+                    brush.fillStyle = color;
                     brush.fillRect(0, 0, 1, 1);
                 }
                 return [...brush.getImageData(0, 0, 1, 1).data].slice(0, 3);
@@ -873,17 +873,17 @@ def test_text_stands_out_from_what_is_behind_it(look):
             return found;
         }"""
     )
-    assert len(colours) > 100
-    for ink, paper, what in colours:
+    assert len(colors) > 100
+    for ink, paper, what in colors:
         assert contrast(ink, paper) >= 4.5, (contrast(ink, paper), what[:100])
-    everything = " ".join(what for _, _, what in colours)
+    everything = " ".join(what for _, _, what in colors)
     for some in ('class="note"', "<caption", "<legend", 'id="verdict"', "<dt>"):
         assert some in everything
 
 
 def contrast(one, other):
-    def light(colour):
-        parts = [part / 255 for part in colour]
+    def light(color):
+        parts = [part / 255 for part in color]
         parts = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
@@ -891,7 +891,7 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-def test_classes_differ_by_more_than_colour(look):
+def test_classes_differ_by_more_than_color(look):
     looks_of = look.evaluate(
         """() => {
             const of = (id, take) => document.getElementById(id)._fullData
@@ -912,10 +912,10 @@ def test_classes_differ_by_more_than_colour(look):
     assert sum("url(" in fill for fill in fills) == 7
 
 
-def test_96_classes_differ_by_colour_and_pattern():
+def test_96_classes_differ_by_color_and_pattern():
     found = looks(96)
-    assert len({(look.colour, look.pattern) for look in found}) == 96
-    assert len({(look.colour, look.symbol) for look in found}) == 96
+    assert len({(look.color, look.pattern) for look in found}) == 96
+    assert len({(look.color, look.symbol) for look in found}) == 96
     assert (
         len({look.pattern for look in found[:8]}) == len({look.symbol for look in found[:8]}) == 8
     )

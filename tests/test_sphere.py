@@ -107,7 +107,7 @@ def test_windows_keep_participant_time_and_shares(shipped):
     assert windows.participant.tolist() == ["00001"] * 120 + ["00002"] * 120
     assert windows.start.tolist() == [*range(120)] * 2
     assert windows.activities == ACTIVITIES
-    known = windows.labelled()
+    known = windows.labeled()
     assert len(known.start) == 238
     np.testing.assert_allclose(known.shares.sum(axis=1), 1.0)
     np.testing.assert_allclose(known.grouped(FIVE_GROUPS).sum(axis=1), 1.0)
@@ -123,7 +123,7 @@ def test_pure_windows_lie_in_one_group(shipped):
 
 
 def test_annotators_shares_are_masses_of_bags(shipped):
-    windows = load_sphere(shipped).labelled()
+    windows = load_sphere(shipped).labeled()
     shares = windows.grouped(FIVE_GROUPS)
     bags, totals = make_bags(
         None,

@@ -148,7 +148,7 @@ def test_every_error_has_one_form():
     text = str(caught.value)
     assert text.startswith("bag 'mon': found ")
     assert ". Allowed: " in text
-    assert ". To mend: " in text
+    assert ". Hint: " in text
     assert str(pickle.loads(pickle.dumps(caught.value))) == text
 
 
@@ -234,7 +234,7 @@ def test_from_labels_counts():
     )
     assert totals.ids == ("x", "y")
     np.testing.assert_allclose(totals.lower, [[0.5, 0.5, 0], [0, 1, 0]])
-    with pytest.raises(SupervisionError, match=r"row 1 \(bag 'x'\): found no label"):
+    with pytest.raises(SupervisionError, match=r"row 1 in bag 'x': found no label"):
         Totals.from_labels(["a", None], ["x", "x"])
 
 

@@ -6,15 +6,15 @@ import numpy as np
 
 from apportion import KNNGraph, LabelPropagation, WeightedKNN
 from apportion.supervision.bags import match_bags
-from reference import knn_similarities, nearest_neighbours_vote
+from reference import knn_similarities, nearest_neighbors_vote
 from test_inv_cal import clouds
 
 
-def test_every_row_is_its_neighbours_mean():
+def test_every_row_is_its_neighbors_mean():
     X, _, bags, totals = clouds(0)
     model = WeightedKNN(KNNGraph(5)).fit(X, bags=bags, proportions=totals)
     prior = match_bags(80, None, bags, totals).prior()
-    wanted = nearest_neighbours_vote(knn_similarities(X, 5), prior)
+    wanted = nearest_neighbors_vote(knn_similarities(X, 5), prior)
     np.testing.assert_allclose(model.label_distributions_, wanted, atol=1e-8)
 
 

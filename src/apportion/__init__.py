@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         FileError,
         InputError,
         IsolatedRowsWarning,
-        MissedNeighboursWarning,
+        MissedNeighborsWarning,
         OutputError,
         SavedModelError,
         SupervisionError,
@@ -56,7 +56,7 @@ __all__ = [
     "KNNGraph",
     "LabelPropagation",
     "MeanMap",
-    "MissedNeighboursWarning",
+    "MissedNeighborsWarning",
     "OutputError",
     "PrecomputedGraph",
     "PropSVM",
@@ -79,7 +79,7 @@ _DEFINED_IN = {
     "supervision.diagnosis": "Diagnosis diagnose",
     "estimators": "EMLLP LPLLP InvCal LabelPropagation MeanMap PropSVM WeightedKNN",
     "exceptions": "AmbiguousTotalsWarning BagDesignWarning DiaryError DuplicateRowsWarning "
-    "FileError InputError IsolatedRowsWarning MissedNeighboursWarning OutputError SavedModelError "
+    "FileError InputError IsolatedRowsWarning MissedNeighborsWarning OutputError SavedModelError "
     "SupervisionError",
     "graphs": "AnchorGraph KNNGraph PrecomputedGraph RBFGraph",
     "_io.parquet": "read_rows",

@@ -64,7 +64,7 @@ class LPLLP(BaseEstimator):
     alpha : float, default=0.5
         How far labels travel.
     refine : bool, default=True
-        Go on exchanging labels within bags while neighbours agree more.
+        Go on exchanging labels within bags while neighbors agree more.
     tol : float, default=1e-8
         The length of a step, relative to the soft labels, below which the run has converged.
     max_iter : int, default=2000
@@ -83,7 +83,7 @@ class LPLLP(BaseEstimator):
         Given against assigned.
     n_iter_ : int
         Iterations.
-    n_rows_ : int
+    n_samples_ : int
         Rows.
     status_ : Status
         How the run ended.
@@ -203,18 +203,18 @@ class LPLLP(BaseEstimator):
             n_nearest=self.n_nearest,
         )
         resume = None
-        if source.n_rows is not None:
-            self._require_memory(cluster, source, source.n_rows, totals, graph)
+        if source.n_samples is not None:
+            self._require_memory(cluster, source, source.n_samples, totals, graph)
         if path is not None and path.exists():
-            n_rows, anchors, resume = read_checkpoint(path, run, source.n_features)
+            n_samples, anchors, resume = read_checkpoint(path, run, source.n_features)
             _log.info("going on from %s, after %d iterations", path, len(resume.energies) - 1)
         else:
-            n_rows, anchors = learn_anchors(
+            n_samples, anchors = learn_anchors(
                 cluster, source.rows, graph.wanted_anchors(10**12), graph.wanted_anchors
             )
-        if source.n_rows is None:
-            self._require_memory(cluster, source, n_rows, totals, graph)
-        passed = (lambda state: None) if path is None else Checkpoint(path, n_rows, anchors, run)
+        if source.n_samples is None:
+            self._require_memory(cluster, source, n_samples, totals, graph)
+        passed = (lambda state: None) if path is None else Checkpoint(path, n_samples, anchors, run)
         layout = lay_out(cluster, source.rows, totals, anchors, self.n_nearest)
         if path is not None and resume is not None:
             require_fitting(path, resume, layout)
@@ -231,16 +231,21 @@ class LPLLP(BaseEstimator):
         self._keep(found, totals, source, cluster)
 
     def _require_memory(
-        self, cluster: Cluster, source: Partitions, n_rows: int, totals: Totals, graph: AnchorGraph
+        self,
+        cluster: Cluster,
+        source: Partitions,
+        n_samples: int,
+        totals: Totals,
+        graph: AnchorGraph,
     ) -> None:
         require_memory(
             cluster.client,
             Extent(
-                n_rows=n_rows,
+                n_samples=n_samples,
                 n_features=source.n_features,
                 n_partitions=len(source.rows),
                 n_classes=len(totals.classes),
-                n_anchors=graph.wanted_anchors(n_rows),
+                n_anchors=graph.wanted_anchors(n_samples),
                 n_nearest=self.n_nearest,
             ),
         )
@@ -268,7 +273,7 @@ class LPLLP(BaseEstimator):
         self.status_ = found.status
         self.energies_ = np.array(found.state.energies)
         self.n_iter_ = len(found.state.energies) - 1
-        self.n_rows_ = layout.n_rows
+        self.n_samples_ = layout.n_samples
         self.n_spanning_ = int(layout.several.sum())
         self.unique_ = found.unique
         self.diagnosis_ = found.diagnosis
@@ -292,7 +297,7 @@ class LPLLP(BaseEstimator):
             status = found.status.value
             warnings.warn(
                 Advice(
-                    f"LP-LLP {status.facts}", f"{status.remedy} (after {self.n_iter_} iterations)."
+                    f"LP-LLP {status.facts}", f"{status.hint} (after {self.n_iter_} iterations)."
                 ),
                 ConvergenceWarning,
                 stacklevel=users_level(),

@@ -5,32 +5,68 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-PARAMETERS = {
-    "max_iter": "max_iter",
-    "tol": "tol",
-    "alpha": "alpha",
-    "n_probes": "n_probes",
-    "n_neighbors": "n_neighbors of KNNGraph",
-    "n_nearest": "n_nearest",
-    "n_anchors": "n_anchors",
-    "labels": "some labels in `y`",
-    "meet_totals": "Use projection='nearest', or metric='euclidean' if the rows' degrees differ by "
+
+class Names(dict[str, str]):
+    """What the parameters of the library are called where a message is read.
+
+    `{tol}` in a hint is the name of a parameter, `{unit:count}` a parameter with a value. By
+    default these are `tol` and `unit='count'`; the command line has names of its own.
+    """
+
+    def __missing__(self, parameter: str) -> str:
+        return parameter
+
+    def with_value(self, parameter: str, value: str) -> str:
+        """Return a parameter with a value, as it would be given."""
+        return f"{self[parameter]}={value!r}"
+
+    def quoted(self, parameter: str) -> str:
+        """Return the name of a parameter as it stands at the head of a message."""
+        return f"`{self[parameter]}`"
+
+
+class _Field:
+    """A parameter in a hint, formatted by whoever renders it."""
+
+    def __init__(self, names: Names, parameter: str) -> None:
+        self._names, self._parameter = names, parameter
+
+    def __format__(self, value: str) -> str:
+        names, parameter = self._names, self._parameter
+        return names.with_value(parameter, value) if value else names[parameter]
+
+
+class _Fields(dict[str, Any]):
+    """The values of a hint, and its parameters."""
+
+    def __init__(self, names: Names, values: Mapping[str, object]) -> None:
+        super().__init__(values)
+        self._names = names
+
+    def __missing__(self, parameter: str) -> _Field:
+        return _Field(self._names, parameter)
+
+
+PARAMETERS = Names(
+    n_neighbors="n_neighbors of KNNGraph",
+    labels="some labels in `y`",
+    meet_totals="Use projection='nearest', or metric='euclidean' if the rows' degrees differ by "
     "many orders of magnitude",
-    "mean_map": "Standardise the features, raise max_iter or lower C.",
-    "exact_search": "Use KNNGraph(recall=1), or rescale the features.",
-    "shorter_walk": "Lower alpha, or end the walk after some steps (`order`).",
-    "fewer_steps": "Lower alpha, or use graph='anchor', which takes no steps.",
-}
-"""What the remedies of `Advice` name, in words of Python. The command line has its own words."""
+    mean_map="Standardize the features, raise max_iter or lower C.",
+    exact_search="Use KNNGraph(recall=1), or rescale the features.",
+    shorter_walk="Lower alpha, or end the walk after some steps (`order`).",
+    fewer_steps="Lower alpha, or use graph='anchor', which takes no steps.",
+)
+"""Names of parameters in Python, where they are more than the parameter's own name."""
 
 
 class Advice(str):
-    """A message whose remedy names parameters, for whoever has other names for them.
+    """A message whose hint names parameters, for readers who have other names for them.
 
     As text it speaks of Python parameters; the command line renders it with its options.
 
@@ -38,59 +74,158 @@ class Advice(str):
     ----------
     facts : str
         What is the case.
-    remedy : str
-        What to do about it, with names of `PARAMETERS` in braces.
+    hint : str
+        What to do about it, with parameters in braces: `{tol}`, or `{unit:count}` with a value.
+    **values
+        Further fields of the hint, such as text from a user, which is never read as a field.
 
     Examples
     --------
     >>> message = Advice("The iterations ran out.", "Raise {max_iter}.")
     >>> print(message)
     The iterations ran out. Raise max_iter.
-    >>> print(message.rendered({"max_iter": "--max-iter"}))
+    >>> print(message.rendered(Names(max_iter="--max-iter")))
     The iterations ran out. Raise --max-iter.
     """
 
     facts: str
-    remedy: str
+    hint: str
+    values: dict[str, object]
 
-    def __new__(cls, facts: str, remedy: str) -> Advice:
-        """Return the text in words of Python, with its parts kept."""
-        self = super().__new__(cls, f"{facts} {remedy.format_map(PARAMETERS)}")
-        self.facts, self.remedy = facts, remedy
+    def __new__(cls, facts: str, hint: str, **values: object) -> Advice:
+        """Return the text with the names of Python, and keep its parts."""
+        self = super().__new__(cls, _rendered(facts, hint, values, PARAMETERS))
+        self.facts, self.hint, self.values = facts, hint, values
         return self
 
-    def __reduce__(self) -> tuple[type[Advice], tuple[str, str]]:
-        return Advice, (self.facts, self.remedy)
+    def __reduce__(self) -> Any:
+        return _advice, (self.facts, self.hint, self.values)
 
-    def rendered(self, names: Mapping[str, str]) -> str:
+    def rendered(self, names: Names) -> str:
         """Return the text with other names of parameters."""
-        return f"{self.facts} {self.remedy.format_map(names)}"
+        return _rendered(self.facts, self.hint, self.values, names)
+
+
+def hint(text: str, **values: object) -> Advice:
+    """Return a hint for an error, with parameters in braces.
+
+    Examples
+    --------
+    >>> print(hint("say what the numbers are with {unit}, e.g. {unit:count}"))
+    say what the numbers are with unit, e.g. unit='count'
+    >>> print(hint("{diary_column:note={column}}", column="{}"))
+    diary_column='note={}'
+    """
+    return Advice("", text, **values)
+
+
+def _advice(facts: str, hint: str, values: dict[str, object]) -> Advice:
+    return Advice(facts, hint, **values)
+
+
+def _rendered(facts: str, hint: str, values: Mapping[str, object], names: Names) -> str:
+    return " ".join(filter(None, [facts, hint.format_map(_Fields(names, values))]))
+
+
+def rendered(text: object, names: Names) -> str:
+    """Return a text with other names of parameters, where it names any."""
+    return text.rendered(names) if isinstance(text, Advice) else str(text)
 
 
 def message_of(warning: Warning | str, prefix: str = "") -> str:
     """Return what a warning says, after a prefix; advice remains advice."""
     text = warning.args[0] if isinstance(warning, Warning) and warning.args else warning
     if isinstance(text, Advice):
-        return Advice(f"{prefix}{text.facts}", text.remedy)
+        return Advice(f"{prefix}{text.facts}", text.hint, **text.values)
     return f"{prefix}{text}"
 
 
 class InputError(ValueError):
     """Something given that cannot be used as it is.
 
-    Every message has one form: where, what was found, what is allowed, how to mend it.
+    Every message has one form: where, what was found, what is allowed, how to fix it.
+
+    Parameters
+    ----------
+    where : str
+        Where it is, beside the row and the bag; may be empty if these say it.
+    found : str
+        What was found.
+    allowed : str
+        What is allowed.
+    hint : str
+        How to fix it: `hint("use {tol}")` where it names parameters.
+    row : int, optional
+        The row it is about.
+    bag : object, optional
+        The bag it is about.
+    column : str, optional
+        The column it is about.
+    parameter : str, optional
+        The parameter that was given.
+    place : str, optional
+        Where the row stands, if that says more than its number: "rows.csv, line 5".
+
+    Examples
+    --------
+    >>> error = InputError("", "no label", "a label", "label it", row=3, bag="monday")
+    >>> print(error)
+    row 3 in bag 'monday': found no label. Allowed: a label. Hint: label it.
+    >>> error.row, error.bag
+    (3, 'monday')
     """
 
-    def __init__(self, where: str, found: str, allowed: str, mend: str) -> None:
-        stop = "" if mend.endswith("?") else "."
-        super().__init__(f"{where}: found {found}. Allowed: {allowed}. To mend: {mend}{stop}")
-        self.where = where
-        self.found = found
-        self.allowed = allowed
-        self.mend = mend
+    def __init__(
+        self,
+        where: str,
+        found: str,
+        allowed: str,
+        hint: str,
+        *,
+        row: int | None = None,
+        bag: Any = None,
+        column: str | None = None,
+        parameter: str | None = None,
+        place: str | None = None,
+    ) -> None:
+        self.where, self.found, self.allowed, self.hint = where, found, allowed, hint
+        self.row, self.bag, self.column = row, bag, column
+        self.parameter, self.place = parameter, place
+        super().__init__(self.rendered())
 
-    def __reduce__(self) -> tuple[type[InputError], tuple[str, str, str, str]]:
-        return type(self), (self.where, self.found, self.allowed, self.mend)
+    def rendered(self, names: Names = PARAMETERS) -> str:
+        """Return the message with other names of parameters."""
+        row = self.place or ("" if self.row is None else f"row {self.row}")
+        bag = "" if self.bag is None else f"bag {self.bag!r}"
+        column = "" if self.column is None else f"column {self.column!r}"
+        parameter = "" if self.parameter is None else names.quoted(self.parameter)
+        places = [parameter, " in ".join(filter(None, [row, bag])), column, self.where]
+        where = ", ".join(filter(None, places))
+        allowed, advice = (rendered(text, names) for text in (self.allowed, self.hint))
+        stop = "" if advice.endswith("?") else "."
+        return f"{where}: found {self.found}. Allowed: {allowed}. Hint: {advice}{stop}"
+
+    def changed(self, **fields: Any) -> InputError:
+        """Return the same error with other fields, such as the row's number among more rows."""
+        kept = {**self._fields(), **fields}
+        return type(self)(**kept)
+
+    def placed(self, place: Callable[[int], str]) -> InputError:
+        """Return the same error with the place of its row, such as "rows.csv, line 5"."""
+        return self if self.row is None else self.changed(place=place(self.row))
+
+    def _fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _FIELDS}
+
+    def __reduce__(self) -> Any:
+        return _input_error, (type(self), self._fields())
+
+
+_FIELDS = ("where", "found", "allowed", "hint", "row", "bag", "column", "parameter", "place")
+
+
+def _input_error(kind: type[InputError], fields: dict[str, Any]) -> InputError:
+    return kind(**fields)
 
 
 class SupervisionError(InputError):
@@ -98,27 +233,7 @@ class SupervisionError(InputError):
 
 
 class GivenLabelError(SupervisionError):
-    """Labels of single rows that contradict the totals of their bag.
-
-    Attributes
-    ----------
-    row : int
-        One of the rows.
-    bag : object
-        Its bag.
-    """
-
-    def __init__(self, row: int, bag: Any, found: str, allowed: str, mend: str) -> None:
-        super().__init__(f"row {row} in bag {bag!r}", found, allowed, mend)
-        self.row = row
-        self.bag = bag
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.row, self.bag, self.found, self.allowed, self.mend)
-
-    def at(self, row: int) -> GivenLabelError:
-        """Return the same error about a row that has another number."""
-        return GivenLabelError(row, self.bag, self.found, self.allowed, self.mend)
+    """Labels of single rows that contradict the totals of their bag."""
 
 
 class FileError(InputError):
@@ -146,7 +261,7 @@ class BagDesignWarning(UserWarning):
 
 
 class AmbiguousTotalsWarning(UserWarning):
-    """The totals admit several equally smooth labellings."""
+    """The totals admit several equally smooth labelings."""
 
 
 class IsolatedRowsWarning(UserWarning):
@@ -157,12 +272,12 @@ class IsolatedRowsWarning(UserWarning):
         self.rows = tuple(rows)
 
 
-class MissedNeighboursWarning(UserWarning):
-    """An approximate search finds fewer of the true neighbours than was asked for."""
+class MissedNeighborsWarning(UserWarning):
+    """An approximate search finds fewer of the true neighbors than was asked for."""
 
 
 class DuplicateRowsWarning(UserWarning):
-    """So many rows are equal that the graph cannot tell their neighbourhoods apart."""
+    """So many rows are equal that the graph cannot tell their neighborhoods apart."""
 
 
 def users_level() -> int:

@@ -22,9 +22,9 @@ def bag_proportion_error(labels: Any, bags: Any, proportions: Any) -> float:
 
     Parameters
     ----------
-    labels : array-like of shape (n_rows,) or (n_rows, n_classes)
+    labels : array-like of shape (n_samples,) or (n_samples, n_classes)
         Labels, or soft labels in the sorted order of the totals' classes.
-    bags : array-like of shape (n_rows,)
+    bags : array-like of shape (n_samples,)
         Bag ids; rows in no bag do not count.
     proportions : Totals, dataframe, mapping or array
         The bags' totals.
@@ -50,7 +50,7 @@ def proportion_deviance(soft_labels: Any, bags: Any, proportions: Any) -> float:
 
     Parameters
     ----------
-    soft_labels : array-like of shape (n_rows, n_classes) or (n_rows,)
+    soft_labels : array-like of shape (n_samples, n_classes) or (n_samples,)
         Soft labels in the sorted order of the totals' classes, or labels.
     bags, proportions
         As in `bag_proportion_error`.
@@ -71,7 +71,7 @@ def constraint_residual(soft_labels: FloatArray, bags: Any, proportions: Any) ->
 
     Parameters
     ----------
-    soft_labels : ndarray of shape (n_rows, n_classes)
+    soft_labels : ndarray of shape (n_samples, n_classes)
         Soft labels, classes in sorted order.
     bags, proportions
         As in `bag_proportion_error`.
@@ -91,7 +91,7 @@ def constraint_residual(soft_labels: FloatArray, bags: Any, proportions: Any) ->
 
 
 def smoothness(labels: Any, graph: Graph) -> float:
-    """Return (1/n) Σ_ij s_ij 1[y_i = y_j] on a fitted graph: 1 when all neighbours agree.
+    """Return (1/n) Σ_ij s_ij 1[y_i = y_j] on a fitted graph: 1 when all neighbors agree.
 
     For two classes this is an increasing function of the paper's f̄ᵀSf̄.
 

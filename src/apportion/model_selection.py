@@ -76,7 +76,7 @@ class BagKFold(BaseCrossValidator):
             Rows.
         y : ignored
             Labels play no part.
-        groups, bags : array-like of shape (n_rows,)
+        groups, bags : array-like of shape (n_samples,)
             Bag ids, under either name.
         """
         folds = self._folds(groups if bags is None else bags, _num_samples(X))
@@ -88,7 +88,7 @@ class BagKFold(BaseCrossValidator):
         """Return the number of folds."""
         return self.n_splits
 
-    def _folds(self, bags: Any, n_rows: int) -> IntArray:
+    def _folds(self, bags: Any, n_samples: int) -> IntArray:
         """Return the fold of every row, -1 for rows in no bag."""
         if bags is None:
             raise SupervisionError(
@@ -99,8 +99,8 @@ class BagKFold(BaseCrossValidator):
                 "sklearn.set_config(enable_metadata_routing=True)",
             )
         codes, ids = factorize(bags, "bag id")
-        if len(codes) != n_rows:
-            raise ValueError(f"`bags` has {len(codes)} values for {n_rows} rows of X.")
+        if len(codes) != n_samples:
+            raise ValueError(f"`bags` has {len(codes)} values for {n_samples} rows of X.")
         if not (isinstance(self.n_splits, int | np.integer) and 2 <= self.n_splits <= len(ids)):
             raise ValueError(
                 f"The 'n_splits' parameter of BagKFold must be an int from 2 to the number of "
@@ -128,10 +128,10 @@ class ProportionScorer(BaseEstimator):
         `"absolute_error"`: minus the mean share of a bag's rows that would have to change class to
         meet its totals, of the labels that `predict` gives. `"deviance"`: minus the multinomial
         (here equal to the Poisson) deviance per row of the bags' counts, given the mean
-        probabilities. `"smoothness"`: how often neighbours agree, 1 at most, when every bag gets
+        probabilities. `"smoothness"`: how often neighbors agree, 1 at most, when every bag gets
         exactly its counts by the probabilities.
     graph : Graph, optional
-        The graph of neighbours for `"smoothness"`, by default `KNNGraph()`, fitted to the rows that
+        The graph of neighbors for `"smoothness"`, by default `KNNGraph()`, fitted to the rows that
         are scored as they come in: a pipeline's scaler has not seen them.
 
     Examples
@@ -169,7 +169,7 @@ class ProportionScorer(BaseEstimator):
         ----------
         estimator : classifier
             Fitted, with `predict`, or with `predict_proba` for all metrics but the first.
-        X : array-like of shape (n_rows, n_features)
+        X : array-like of shape (n_samples, n_features)
             Rows.
         y : ignored
             Labels play no part.
@@ -197,7 +197,7 @@ class ProportionScorer(BaseEstimator):
             return -float(bag_deviances(P, matched).sum() / max(matched.groups.sizes.sum(), 1.0))
         if self.graph is None and get_tags(estimator).input_tags.pairwise:
             raise ValueError(
-                "The 'smoothness' of an estimator on precomputed similarities needs neighbours, "
+                "The 'smoothness' of an estimator on precomputed similarities needs neighbors, "
                 "and these rows hold similarities, not features. Use 'deviance' instead."
             )
         graph = (KNNGraph() if self.graph is None else clone(self.graph)).fit(np.asarray(X))
@@ -324,11 +324,11 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
+        X : array-like of shape (n_samples, n_features)
             Rows.
-        y : array-like of shape (n_rows,), optional
+        y : array-like of shape (n_samples,), optional
             Labels of some rows, for fitting; None or NaN = not known. They are not used to score.
-        bags : array-like of shape (n_rows,)
+        bags : array-like of shape (n_samples,)
             Bag ids; missing = in no bag.
         proportions : Totals, dataframe, mapping or array
             The bags' totals.
@@ -403,7 +403,7 @@ class ProportionSearchCV(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
+        X : array-like of shape (n_samples, n_features)
             Rows.
         y : ignored
             Labels play no part.

@@ -68,11 +68,11 @@ class SavedModel:
         A model that predicts what the saved one did. What belongs to the fitted rows, such as
         `transduction_` and `bag_report_`, is not there; `label_distributions_` is, unless the
         graph is one of anchors.
-    ids : ndarray of shape (n_rows,), or None
+    ids : ndarray of shape (n_samples,), or None
         With labels only: the ids of the rows, text or ints.
-    labels : ndarray of shape (n_rows,), or None
+    labels : ndarray of shape (n_samples,), or None
         With labels only: a label for every row.
-    label_distributions : ndarray of shape (n_rows, n_classes), or None
+    label_distributions : ndarray of shape (n_samples, n_classes), or None
         With labels only: soft labels.
     """
 
@@ -134,7 +134,7 @@ def save_model(
     """Write a fitted model to a file that `load_model` reads.
 
     New rows are compared with fitted ones, so the file contains these: all of them for a graph of
-    neighbours and a dense graph, means of them for a graph of anchors; see `contains_rows`. Equal
+    neighbors and a dense graph, means of them for a graph of anchors; see `contains_rows`. Equal
     models give equal files.
 
     Parameters
@@ -214,7 +214,7 @@ def load_model(path: PathOrFile) -> SavedModel:
     Nothing in the file is run, and whatever is wrong with it is a `SavedModelError` that names the
     file and the member in it.
 
-    The model predicts exactly what the saved one did; only where neighbours are searched
+    The model predicts exactly what the saved one did; only where neighbors are searched
     approximately (`KNNGraph.search_`) and the processor or the version of faiss is another, soft
     labels of a few rows in a hundred differ a little.
 
@@ -265,9 +265,9 @@ class _Fields:
         """Return whether there is such a field, of this kind."""
         return type(self._document.get(name)) is kind
 
-    def refuse(self, found: str, allowed: str, *mend: str) -> NoReturn:
+    def refuse(self, found: str, allowed: str, *hint: str) -> NoReturn:
         """Raise an error about the document."""
-        self._file.refuse(_DOCUMENT, found, allowed, *mend)
+        self._file.refuse(_DOCUMENT, found, allowed, *hint)
 
 
 def _check_format(fields: _Fields) -> None:
@@ -290,7 +290,7 @@ def _read_model(file: ZipReader, fields: _Fields, classes: AnyArray) -> LPLLP:
     state = {key: file.array(key, stored, lengths) for key, stored in kind.stored.items()}
     answers = {
         "voices": file.array(
-            "voices", Stored((kind.voices_are_of, "classes"), shares=True), lengths
+            "voices", Stored((kind.prototypes_are, "classes"), shares=True), lengths
         ),
         "overall": file.array("overall", Stored(("classes",), shares=True), lengths),
     }
@@ -425,18 +425,20 @@ def _labels(model: LPLLP) -> dict[str, AnyArray]:
     return {"labels": labels, "label_distributions": model.label_distributions_}
 
 
-def _id_arrays(ids: Iterable[Any], n_rows: int) -> dict[str, AnyArray]:
+def _id_arrays(ids: Iterable[Any], n_samples: int) -> dict[str, AnyArray]:
     """Return ids as arrays: ints as they are, text as UTF-8 with a line an id and their ends."""
     plain = [one.item() if isinstance(one, np.generic) else one for one in ids]
-    if len(plain) != n_rows:
-        raise SavedModelError("`ids`", f"{len(plain):,} ids", f"{n_rows:,}, one a row", "add them")
+    if len(plain) != n_samples:
+        raise SavedModelError(
+            "`ids`", f"{len(plain):,} ids", f"{n_samples:,}, one a row", "add them"
+        )
     kinds = {type(one) for one in plain}
     if kinds not in ({int}, {str}):
         found = name_some(sorted(kind.__name__ for kind in kinds))
         raise SavedModelError(
             "`ids`", f"ids of type {found}", "text only, or ints only", "turn them into text"
         )
-    if len(set(plain)) < n_rows:
+    if len(set(plain)) < n_samples:
         twice = Counter(plain).most_common(1)[0][0]
         raise SavedModelError("`ids`", f"{twice!r} twice", "every id once", "rename one of the two")
     try:

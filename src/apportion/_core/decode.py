@@ -53,14 +53,14 @@ class Quotas:
     ----------
     bags : Bags
         The bags.
-    ranks : ndarray of shape (n_rows,)
+    ranks : ndarray of shape (n_samples,)
         An order of the rows to break exact ties by; see `hash_ranks`.
     """
 
     def __init__(self, bags: Bags, ranks: IntArray) -> None:
         self.bags = bags
         self._loose = np.flatnonzero(bags.open_groups.codes < 0)
-        blocks = bags.open_groups.blocks(block_rows(bags.n_rows, bags.n_classes))
+        blocks = bags.open_groups.blocks(block_rows(bags.n_samples, bags.n_classes))
         self._blocks = [
             block._replace(
                 rows=block.rows[np.argsort(block.groups.codes * len(ranks) + ranks[block.rows])]
@@ -73,7 +73,7 @@ class Quotas:
 
         Parameters
         ----------
-        F : ndarray of shape (n_rows, n_classes)
+        F : ndarray of shape (n_samples, n_classes)
             Soft labels.
         counts : ndarray of shape (n_bags, n_classes), optional
             How many open rows of each bag get each class, by default the bag's masses rounded by

@@ -21,7 +21,7 @@ from apportion._core.decode import Quotas
 from apportion._core.projection import MassProjection, Method
 from apportion._core.propagation import Metric, Propagated, Propagator, beyond, propagator
 from apportion._utils.groups import Groups
-from apportion._utils.progress import PROPAGATING, several_runs, tell
+from apportion._utils.progress import PROPAGATING, report_progress, several_runs
 from apportion._utils.threads import blockwise, total
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import Advice
@@ -82,7 +82,7 @@ class Solution:
 
     Attributes
     ----------
-    F : ndarray of shape (n_rows, n_classes)
+    F : ndarray of shape (n_samples, n_classes)
         Soft labels.
     status : Status
         Whether the run converged, and what to try if not.
@@ -91,13 +91,13 @@ class Solution:
     energies : ndarray of shape (n_iter + 1,)
         The energy at the start and after every iteration.
     stationarity : float
-        ‖F - Π_C(PF)‖_M / ‖F‖_M, 0 at a minimiser.
+        ‖F - Π_C(PF)‖_M / ‖F‖_M, 0 at a minimizer.
     residual : float
         The largest breach of a bag's mass (relative to its size) or of a row's simplex.
     propagation_residual : float
         The largest relative residual of a propagation that was solved iteratively.
     unique : bool or None
-        Whether the minimiser is unique; None when it was not asked.
+        Whether the minimizer is unique; None when it was not asked.
     n_starts : int
         Converged runs that were compared.
     n_probes : int
@@ -124,7 +124,7 @@ class Solution:
         return self.status is Status.CONVERGED
 
     @property
-    def as_asked(self) -> bool:
+    def success(self) -> bool:
         """Whether the run ended where it was asked to end."""
         return self.status in (Status.CONVERGED, Status.SETTLED)
 
@@ -146,7 +146,7 @@ class Settings:
 
 
 class Problem:
-    """The energy `e(F) = ½⟨F, (I - P)F⟩_M + μ/2 ‖F - F⁰‖²_M` and the set C it is minimised over.
+    """The energy `e(F) = ½⟨F, (I - P)F⟩_M + μ/2 ‖F - F⁰‖²_M` and the set C it is minimized over.
 
     Soft labels travel as columns: see `MassProjection`.
     """
@@ -160,7 +160,7 @@ class Problem:
         self.mu = prior_weight
         # One column stands for two that differ alike, hence its weight.
         self.weights = P.weights[:, None] * (2.0 if project.one_column else 1.0)
-        self.steepest = P.steepest + prior_weight
+        self.lipschitz = P.lipschitz + prior_weight
 
     def energy(self, F: FloatArray, PF: Propagated) -> float:
         """Return e(F), but for half the square of what PF leaves over."""
@@ -200,7 +200,7 @@ class Problem:
         return max(float(np.sqrt(square)), 1e-300)
 
     def stationarity(self, F: FloatArray, PF: Propagated) -> float:
-        """Return ‖F - Π_C(F - ∇e(F))‖_M / ‖F‖_M, which is 0 at a minimiser and only there."""
+        """Return ‖F - Π_C(F - ∇e(F))‖_M / ‖F‖_M, which is 0 at a minimizer and only there."""
         stepped = self.project(self.descended(F, PF, 1.0))
         return self.length(F - stepped) / self.norm(F)
 
@@ -209,7 +209,7 @@ class Problem:
 
         Where it is so flat that rounding moves soft labels farther, rounding is where to stop.
         """
-        return max(tol * min(self.steepest, 1.0), min(tol, _ROUNDING))
+        return max(tol * min(self.lipschitz, 1.0), min(tol, _ROUNDING))
 
     def solution(
         self, F: FloatArray, PF: Propagated, status: Status, energies: list[float]
@@ -272,7 +272,7 @@ class Approach:
         self._enough = max(enough, _DRIFT)  # where tol is 0, rounding is the end
         self._first = 0.0
         self._done = 0.0
-        tell(PROPAGATING, self._done)
+        report_progress(PROPAGATING, self._done)
 
     def __call__(self, stationarity: float) -> None:
         """Report how far the run is that has come to this stationarity."""
@@ -281,7 +281,7 @@ class Approach:
         way = math.log(self._first / self._enough)
         share = math.log(self._first / here) / way if way > 0 else 1.0
         self._done = max(share, self._done)
-        tell(PROPAGATING, self._done)
+        report_progress(PROPAGATING, self._done)
 
 
 def descend_plainly(
@@ -294,7 +294,7 @@ def descend_plainly(
     F = problem.project(start)
     PF = Propagated(problem.P(F))
     energies = [problem.energy(F, PF)]
-    step = 1.0 if problem.steepest < 2.0 else 1.0 / problem.steepest
+    step = 1.0 if problem.lipschitz < 2.0 else 1.0 / problem.lipschitz
     enough = problem.enough(tol)
     approach = Approach(enough)
     status = Status.MAX_ITER
@@ -316,14 +316,14 @@ def descend_plainly(
 def descend_with_momentum(
     problem: Problem, start: FloatArray, tol: float, max_iter: int, settled: Settled = _never
 ) -> Solution:
-    """Minimise the energy by accelerated projected gradient steps of length 1/L.
+    """Minimize the energy by accelerated projected gradient steps of length 1/L.
 
     Momentum is dropped when it points uphill or the energy rises. P is linear, so that P of the
     extrapolated point comes from P of the two points it lies on. P of the point that a step leads
     to is found from P of the point where it began, and only up to a tenth of the gradient that the
     step follows; before a run is called converged, it is sharpened.
     """
-    L = max(problem.steepest, 1e-12)
+    L = max(problem.lipschitz, 1e-12)
     F = problem.project(start)
     PF = Propagated(problem.P(F))
     energies = [problem.energy(F, PF)]
@@ -397,17 +397,17 @@ def solve(
         The rows' bags and their masses.
     settings : Settings, optional
         What to solve and how.
-    prior : ndarray of shape (n_rows, n_classes), optional
+    prior : ndarray of shape (n_samples, n_classes), optional
         F⁰, by default the bags' proportions.
-    start : ndarray of shape (n_rows, n_classes), optional
+    start : ndarray of shape (n_samples, n_classes), optional
         Where to start, by default at the prior. It does not change where a converged run ends,
         unless the totals admit several answers or the solver is no gradient descent.
-    ranks : ndarray of shape (n_rows,), optional
+    ranks : ndarray of shape (n_samples,), optional
         The order in which random numbers are handed to rows and ties are broken.
     rng : Generator, optional
         Draws the starts of probes.
     """
-    tell(PROPAGATING)
+    report_progress(PROPAGATING)
     settings = settings or Settings()
     prior = bags.prior() if prior is None else prior
     if graph.locality is not None:
@@ -431,7 +431,7 @@ def solve(
     momentum = settings.solver == "accelerated" and method == "nearest"
     descend = descend_with_momentum if momentum else descend_plainly
 
-    ranks = np.arange(bags.n_rows) if ranks is None else ranks
+    ranks = np.arange(bags.n_samples) if ranks is None else ranks
     compared = not (literal or settings.prior_weight > 0)
     settles = settings.stop == "settled"
     ambiguous = (compared or settles) and may_be_ambiguous(graph, bags)
@@ -493,10 +493,10 @@ def unsupervised_rows(graph: Graph, bags: Bags) -> BoolArray:
 
 
 def may_be_ambiguous(graph: Graph, bags: Bags) -> bool:
-    """Return whether several minimisers are possible at all.
+    """Return whether several minimizers are possible at all.
 
-    Two minimisers can differ only by a constant on each connected component, and only if the
-    constants cancel in every exact bag. Where no such constants exist, the minimiser is unique.
+    Two minimizers can differ only by a constant on each connected component, and only if the
+    constants cancel in every exact bag. Where no such constants exist, the minimizer is unique.
     Components that nothing reaches are left aside, and ties too weak to matter do not connect.
     """
     _, component = graph.components()
@@ -530,7 +530,7 @@ def constants_cancel(counts: Any) -> bool:
 
 
 def stands_alone(F: FloatArray, graph: Graph, bags: Bags) -> bool:
-    """Return whether no other minimiser is possible beside F, as far as that is easily told.
+    """Return whether no other minimizer is possible beside F, as far as that is easily told.
 
     Another one would differ by constants on each connected component, which sum to 0 over the
     classes, take no row's mass below 0 and keep all bags within their bounds. These constants are
@@ -673,7 +673,7 @@ def _random_start(
     Noise of single rows would average out over a component; a few propagations leave the part
     that components share.
     """
-    noise: FloatArray = rng.standard_normal((bags.n_rows, bags.n_classes))[ranks]
+    noise: FloatArray = rng.standard_normal((bags.n_samples, bags.n_classes))[ranks]
     for _ in range(10):
         noise = problem.P(noise)
     spread = np.maximum(noise.std(axis=0), 1e-300)

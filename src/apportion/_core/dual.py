@@ -105,9 +105,9 @@ def meet_totals(
 ) -> tuple[FloatArray, FloatArray]:
     """Find λ (n_groups × c) whose answers sum to totals within [lower, upper] in every group.
 
-    λ minimises the convex dual `Σ_i value_i(λ) - Σ_h (λ⁺ lower - λ⁻ upper)`: λ_kh is positive where
+    λ minimizes the convex dual `Σ_i value_i(λ) - Σ_h (λ⁺ lower - λ⁻ upper)`: λ_kh is positive where
     the sum rests on its lower bound, negative on its upper, 0 between, free where both are equal.
-    Regularised Newton steps with a line search per group, kept in the orthant they start in.
+    Regularized Newton steps with a line search per group, kept in the orthant they start in.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def meet_totals(
 
     Returns
     -------
-    labels : ndarray of shape (n_rows, n_classes)
+    labels : ndarray of shape (n_samples, n_classes)
     multipliers : ndarray of shape (n_groups, n_classes)
     """
     multipliers = np.zeros(lower.shape) if start is None else start.copy()
@@ -185,14 +185,14 @@ def onto_simplex(V: FloatArray) -> FloatArray:
     array([[1. , 0. , 0. ],
            [0.4, 0.4, 0.2]])
     """
-    n_rows, c = V.shape
+    n_samples, c = V.shape
     if c == 2:
         second = np.clip(0.5 * (1.0 + V[:, 1] - V[:, 0]), 0.0, 1.0)
         return np.column_stack([1.0 - second, second])
     descending = -np.sort(-V, axis=1)
     levels = (np.cumsum(descending, axis=1) - 1.0) / np.arange(1, c + 1)
     last = (descending > levels).sum(axis=1) - 1
-    return np.maximum(V - levels[np.arange(n_rows), last][:, None], 0.0)
+    return np.maximum(V - levels[np.arange(n_samples), last][:, None], 0.0)
 
 
 def dual_gradient(
@@ -253,7 +253,7 @@ def newton_step(
     reach: FloatArray,
     caution: FloatArray,
 ) -> FloatArray:
-    """Return the regularised Newton step of each group over the multipliers that may move.
+    """Return the regularized Newton step of each group over the multipliers that may move.
 
     The Hessian is changed.
     """

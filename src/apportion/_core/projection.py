@@ -43,7 +43,7 @@ class MassProjection:
     ----------
     bags : Bags
         The constraints.
-    weights : ndarray of shape (n_rows,)
+    weights : ndarray of shape (n_samples,)
         The norm's row weights `m`; ignored by `"alternating"`, which is Euclidean.
     method : {"nearest", "alternating"}
         Which point of C.
@@ -78,7 +78,7 @@ class MassProjection:
         self._multipliers = np.zeros(self._lower.shape)
         self._blocks = [
             _Block(block, weights[block.rows])
-            for block in bags.open_groups.blocks(block_rows(bags.n_rows, self._lower.shape[1]))
+            for block in bags.open_groups.blocks(block_rows(bags.n_samples, self._lower.shape[1]))
         ]
 
     def __call__(self, columns: FloatArray) -> FloatArray:
@@ -97,7 +97,7 @@ class MassProjection:
         return np.ascontiguousarray(F[:, 1:]) if self.one_column else F
 
     def from_columns(self, columns: FloatArray) -> FloatArray:
-        """Return n × c soft labels from the columns that travelled."""
+        """Return n × c soft labels from the columns that traveled."""
         return np.hstack([1.0 - columns, columns]) if self.one_column else columns
 
     def residual(self, columns: FloatArray) -> float:

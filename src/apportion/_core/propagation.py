@@ -73,9 +73,9 @@ class Propagated:
 
     Attributes
     ----------
-    value : ndarray of shape (n_rows, n_columns)
+    value : ndarray of shape (n_samples, n_columns)
         P F, but for an error of at most ‖rest‖ in the norm of the metric.
-    rest : ndarray of shape (n_rows, n_columns), or None
+    rest : ndarray of shape (n_samples, n_columns), or None
         What the system `A value = F`, with P = A⁻¹, leaves over; None where it is solved.
     """
 
@@ -105,16 +105,16 @@ class Propagator(ABC):
 
     Attributes
     ----------
-    weights : ndarray of shape (n_rows,)
+    weights : ndarray of shape (n_samples,)
         The diagonal of the metric M.
-    steepest : float
+    lipschitz : float
         The largest eigenvalue of I - P: the Lipschitz constant of the energy's gradient.
     residual : float
         The largest relative residual of a solve to full accuracy so far.
     """
 
     weights: FloatArray
-    steepest: float
+    lipschitz: float
     residual: float = 0.0
 
     @abstractmethod
@@ -186,7 +186,7 @@ class _DensePropagator(Propagator):
         system = -tau * (W.toarray() if sparse.issparse(W) else W)
         system[np.diag_indices_from(system)] += weights + tau * graph.degrees_
         self._factor = Cholesky(system)
-        self.steepest = _steepest(2.0 * tau * _ratio(graph, weights))
+        self.lipschitz = _steepest(2.0 * tau * _ratio(graph, weights))
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
@@ -211,7 +211,7 @@ class _SparsePropagator(Propagator):
         )
         self._parts = row_parts(scaled)
         spread = 2.0 * tau * _ratio(graph, weights)
-        self.steepest = _steepest(spread)
+        self.lipschitz = _steepest(spread)
         self._middle, self._half = 1.0 + 0.5 * spread, 0.5 * spread
         # The residual can exceed the error by the condition number, 1 + spread.
         self._tol = tol / (1.0 + spread)
@@ -314,7 +314,7 @@ class _AnchorPropagator(Propagator):
         system = np.diag(graph.masses_) - alpha * graph.shared_ties()
         self._factor = Cholesky(system)
         # S = Z Λ⁻¹ Zᵀ has eigenvalues from 0 to 1, and P (1-α) / (1-α s).
-        self.steepest = alpha
+        self.lipschitz = alpha
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
@@ -339,13 +339,13 @@ class _TruncatedWalk(Propagator):
         self._shares = powers / powers.sum()
         places = np.linspace(1.0 - 2.0 * self._others.max(initial=0.0), 1.0, 2001)
         polynomial = np.polyval(np.append(self._shares[::-1], 0.0), places)
-        self.steepest = float(1.0 - polynomial.min())
+        self.lipschitz = float(1.0 - polynomial.min())
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
         total = np.zeros_like(F)
         for share in self._shares:
-            F = F + self._others * (self._graph.hear(F) - F)
+            F = F + self._others * (self._graph.neighbor_mean(F) - F)
             total += share * F
         return total
 
@@ -357,7 +357,7 @@ class _Rescaled(Propagator):
         self._inner = inner
         self._factor = np.where(graph.degrees_ > 0, 1.0 / (1.0 - alpha), 1.0)[:, None]
         self.weights = inner.weights
-        self.steepest = inner.steepest
+        self.lipschitz = inner.lipschitz
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return (I - αS)⁻¹ F."""
@@ -383,7 +383,7 @@ def propagator(
     graph : Graph
         A fitted graph.
     alpha : float in (0, 1)
-        How much comes from the neighbours.
+        How much comes from the neighbors.
     order : int, optional
         Stop the walk after this many steps instead of solving for its limit.
     metric : {"degree", "euclidean"}
@@ -429,13 +429,13 @@ def _for_sparse(graph: Graph, weights: FloatArray, alpha: float, accuracy: float
     by_steps = _SparsePropagator(graph, weights, tau, accuracy)
     if by_steps.most_steps <= _FEW_STEPS:
         return by_steps
-    if graph.n_rows_ <= _FACTORED_ROWS:
+    if graph.n_samples_ <= _FACTORED_ROWS:
         return _DensePropagator(graph, weights, tau)
     if by_steps.most_steps > _MOST_STEPS:
         raise ValueError(
             Advice(
-                f"alpha={alpha!r} is too near to 1 for a sparse graph of {graph.n_rows_:,} rows: "
-                f"one propagation would take {by_steps.most_steps:,} steps. Allowed: "
+                f"alpha={alpha!r} is too near to 1 for a sparse graph of {graph.n_samples_:,} "
+                f"rows: one propagation would take {by_steps.most_steps:,} steps. Allowed: "
                 f"{_MOST_STEPS:,} steps, which is alpha up to about 0.99999.",
                 "{fewer_steps}",
             )

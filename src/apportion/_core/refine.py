@@ -1,4 +1,4 @@
-"""Labels that keep every bag's counts, exchanged until neighbours agree."""
+"""Labels that keep every bag's counts, exchanged until neighbors agree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from apportion._core.decode import GRAIN, Decoding, Quotas, bag_counts
-from apportion._utils.progress import tell
+from apportion._utils.progress import report_progress
 from apportion._utils.threads import blockwise
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.graphs import Graph, smoothest, smoothness_of
@@ -28,17 +28,17 @@ def refine(graph: Graph, decode: Quotas, F: FloatArray, labels: Decoding) -> Dec
     """Return labels with the same counts in every bag and a higher smoothness on the graph.
 
     Soft labels are blurred where two classes meet, and the labels taken from them with them. Here
-    every row hears the labels of its neighbours, its own left out, and a little of its soft label;
+    every row hears the labels of its neighbors, its own left out, and a little of its soft label;
     the bags' counts are handed out anew by what was heard. Repeated while the smoothness
     (1/n) Σ s_ij 1[y_i = y_j] rises; no true label is looked at. Rows that were tied stay tied: what
     they got began with a tie-break.
     """
-    tell("refining")
+    report_progress("refining")
     bags = decode.bags
     counts = bag_counts(F, bags)
     best, smoothness, changed = labels, -np.inf, labels
     for _ in range(MOST_ROUNDS):
-        heard = graph.hear_labels(changed.labels, bags.n_classes)
+        heard = graph.neighbor_label_means(changed.labels, bags.n_classes)
         risen = smoothness_of(changed.labels, heard)
         if risen <= smoothness + 1e-12:
             break
@@ -59,17 +59,17 @@ def clearly_smoother(
 
     The convex problem has one answer. Where its soft labels are blurred, as few bags of much the
     same proportions leave them, the labels taken from it can be far from the smoothest ones of the
-    same counts. Here random numbers are averaged over neighbours until they order the rows by
+    same counts. Here random numbers are averaged over neighbors until they order the rows by
     likeness; every bag's counts are handed out along that order, one way round and the other, and
     refined. The numbers belong to the rows by `ranks`, so the result depends neither on the order
     of rows nor on a seed. Of equally smooth labels, those nearest to the soft labels F are taken.
 
     Looked for only with two classes, where it is cheap, and where every row lies in a bag of exact
-    totals: a free row is smooth in the class of its neighbours, whatever that is.
+    totals: a free row is smooth in the class of its neighbors, whatever that is.
     """
     bags = decode.bags
     exact = np.allclose(bags.lower, bags.upper) and (bags.codes >= 0).all()
-    if bags.n_classes != 2 or bags.n_rows > _MOST_ROWS or not exact:
+    if bags.n_classes != 2 or bags.n_samples > _MOST_ROWS or not exact:
         return None
     starts = _random_orders(graph, ranks)
     refined = [refine(graph, decode, start, decode(start)) for start in starts]
@@ -99,7 +99,7 @@ def _random_orders(graph: Graph, ranks: IntArray) -> Iterator[FloatArray]:
     n = len(ranks)
     Z = np.random.default_rng(0).standard_normal((n, _STARTS))[ranks]
     for _ in range(_AVERAGINGS):
-        Z = 0.5 * (Z + graph.hear(Z))
+        Z = 0.5 * (Z + graph.neighbor_mean(Z))
         Z -= (graph.degrees_ @ Z) / max(graph.degrees_.sum(), 1e-300)
         Z /= np.maximum(np.abs(Z).max(axis=0), 1e-300)
     for z in Z.T:

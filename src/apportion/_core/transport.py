@@ -27,7 +27,7 @@ def transport(
 
     Parameters
     ----------
-    scores : ndarray of int, of shape (n_rows, n_classes)
+    scores : ndarray of int, of shape (n_samples, n_classes)
         What each row is worth in each class, in units of `grain`.
     groups : Groups
         The rows' groups; every row is in one.
@@ -38,9 +38,9 @@ def transport(
 
     Returns
     -------
-    labels : ndarray of shape (n_rows,)
+    labels : ndarray of shape (n_samples,)
         Each row's class; among equal rows the earlier ones get the earlier classes.
-    tied : ndarray of bool, of shape (n_rows,)
+    tied : ndarray of bool, of shape (n_samples,)
         The rows that could swap labels with another of their group at no loss.
     """
     if (quotas.sum(axis=1) != groups.sizes).any():
@@ -59,11 +59,11 @@ def exchanged(
 
     Parameters
     ----------
-    scores : ndarray of int, of shape (n_rows, n_classes)
+    scores : ndarray of int, of shape (n_samples, n_classes)
         What each row is worth in each class, in units of `grain`.
-    codes : ndarray of shape (n_rows,)
+    codes : ndarray of shape (n_samples,)
         The rows' groups, sorted; of every group at least the rows that would be moved.
-    labels : ndarray of shape (n_rows,)
+    labels : ndarray of shape (n_samples,)
         The labels so far.
     surplus : ndarray of int, of shape (n_groups, n_classes)
         How many rows each group and class has too many.

@@ -41,7 +41,7 @@ class Checkpoint:
     ----------
     path : path
         The file.
-    n_rows : int
+    n_samples : int
         The rows of the run.
     anchors : ndarray of shape (n_anchors, n_features)
         The anchors of the run.
@@ -52,9 +52,9 @@ class Checkpoint:
     """
 
     def __init__(
-        self, path: Path, n_rows: int, anchors: FloatArray, run: str, seconds: float = 5.0
+        self, path: Path, n_samples: int, anchors: FloatArray, run: str, seconds: float = 5.0
     ) -> None:
-        self._path, self._n_rows, self._anchors, self._run = path, n_rows, anchors, run
+        self._path, self._n_rows, self._anchors, self._run = path, n_samples, anchors, run
         self._seconds, self._last = seconds, -np.inf
 
     def __call__(self, state: State) -> None:
@@ -111,7 +111,7 @@ def read_checkpoint(path: Path, run: str, n_features: int) -> tuple[int, FloatAr
             energies=arrays["energies"].tolist(),
             rows_digest=str(arrays["rows_digest"]),
         )
-        n_rows, anchors = int(arrays["n_rows"]), arrays["anchors"]
+        n_samples, anchors = int(arrays["n_rows"]), arrays["anchors"]
         same = str(arrays["run"]) == run
     except _NOT_ONE as error:
         raise FileError(
@@ -127,7 +127,7 @@ def read_checkpoint(path: Path, run: str, n_features: int) -> tuple[int, FloatAr
             "one of the same rows, partitions, totals and settings",
             "delete it to begin anew, or name another file",
         )
-    return n_rows, anchors, state
+    return n_samples, anchors, state
 
 
 def _require_numbers(arrays: Mapping[str, AnyArray], n_features: int) -> None:

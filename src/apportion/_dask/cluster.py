@@ -11,7 +11,7 @@ from typing import Any
 
 from apportion._dask.steps import added
 from apportion._utils.memory import free_bytes
-from apportion._utils.progress import tell
+from apportion._utils.progress import report_progress
 from apportion._utils.threads import n_threads
 from apportion.exceptions import ClusterError, InputError, counted
 
@@ -126,7 +126,7 @@ class Cluster:
     def watch(self, stage: str, futures: Sequence[Any]) -> None:
         """Tell how many of some futures are done, until all are, or one has failed."""
         while (done := sum(one.done() for one in futures)) < len(futures):
-            tell(stage, done / len(futures))
+            report_progress(stage, done / len(futures))
             failed = [one for one in futures if one.status == "error"]
             if failed:
                 self.gather(failed[:1])

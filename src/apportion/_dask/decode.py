@@ -178,7 +178,7 @@ class Cuts:
         trial = Trial(bags, every, temperature)
         found: OfBags = self._cluster.total(self._answers(asked, priced, trial))
         *soft, counts = (one[bags] for one in found.of_all(len(every)))
-        best.hear(bags, grains(multipliers * temperature), counts)
+        best.neighbor_mean(bags, grains(multipliers * temperature), counts)
         return BagSums(*soft)
 
     def _answers(
@@ -197,7 +197,7 @@ class _Best:
         self.surplus = np.zeros(quotas.shape, dtype=np.int64)
         self._wrong = np.full(len(quotas), np.iinfo(np.int64).max)
 
-    def hear(self, bags: BoolArray, prices: IntArray, counts: FloatArray) -> None:
+    def neighbor_mean(self, bags: BoolArray, prices: IntArray, counts: FloatArray) -> None:
         """Keep what is better, of some bags, than what was heard before."""
         surplus = np.rint(counts).astype(np.int64) - self._quotas[bags]
         wrong = np.abs(surplus).sum(axis=1)

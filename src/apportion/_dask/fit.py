@@ -21,7 +21,7 @@ from apportion._dask.sample import Head, Sample, head, joined, lowest, merged, u
 from apportion._dask.warn import warn_of_answers, warn_of_design, warn_of_rows
 from apportion._io.tables import require_squares
 from apportion._utils.box_projection import nearest_totals
-from apportion._utils.progress import tell
+from apportion._utils.progress import report_progress
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.exceptions import SupervisionError
 from apportion.graphs.anchor import anchors_of, rows_for_anchors
@@ -74,24 +74,24 @@ class Fitted:
 def learn_anchors(
     cluster: Cluster, partitions: list[Any], most_anchors: int, wanted: Callable[[int], int]
 ) -> tuple[int, FloatArray]:
-    """Return the number of rows, and the anchors: centres of the rows of the lowest hashes.
+    """Return the number of rows, and the anchors: centers of the rows of the lowest hashes.
 
     Which rows these are depends on what rows hold, not on how they are cut into partitions.
     """
-    tell("choosing anchors")
+    report_progress("choosing anchors")
     most = rows_for_anchors(most_anchors)
     found = cluster.on_each_read(lowest, partitions, most)
     cluster.watch("choosing anchors", found)
     first: Head = cluster.total(cluster.on_each(head, found), merged, most)
-    if not first.n_rows:
+    if not first.n_samples:
         raise SupervisionError("`X`", "no rows", "at least one", "check where they are read from")
     require_squares(first.largest)
-    number = wanted(first.n_rows)
+    number = wanted(first.n_samples)
     hashes = first.hashes[: rows_for_anchors(number)]
     samples = cluster.on_each(up_to, found, int(hashes[-1]))
     sample: Sample = cluster.total(samples, joined, len(hashes))
     anchors, _ = anchors_of(sample.X, number)
-    return first.n_rows, anchors
+    return first.n_samples, anchors
 
 
 def fit(
@@ -109,10 +109,10 @@ def fit(
     loop = Loop(cluster, layout, alpha)
     diagnosis = warn_of_design(layout)
     hanging = warn_of_rows(cluster, layout)
-    tell("propagating", 0.0)
+    report_progress("propagating", 0.0)
     state, status = loop.run(resume or loop.start(), tol, max_iter, passed)
 
-    tell("decoding")
+    report_progress("decoding")
     point = cluster.send(state.point)
     unique = warn_of_answers(cluster, layout, hanging, point, status)
     cuts = Cuts(cluster, layout.holders, _counts(cluster, layout, point))
@@ -149,15 +149,15 @@ def _counts(cluster: Cluster, layout: Layout, point: Any) -> IntArray:
 def _refined(
     cluster: Cluster, layout: Layout, point: Any, rounds: list[Any], cuts: Cuts
 ) -> list[Any]:
-    """Return rounds to labels of the same counts that agree more with neighbours: see `refine`."""
-    tell("refining")
+    """Return rounds to labels of the same counts that agree more with neighbors: see `refine`."""
+    report_progress("refining")
     parts, smoothness = layout.parts, -np.inf
     for _ in range(MOST_ROUNDS):
         given = cluster.total(cluster.on_each(voiced, parts, point, rounds))
         voices = given / layout.masses[:, None]
         sent = cluster.send(voices)
         own = cluster.total(cluster.on_each(agreed, parts, point, rounds, sent))
-        risen = own / max(layout.n_rows, 1)
+        risen = own / max(layout.n_samples, 1)
         if risen <= smoothness + 1e-12:
             return rounds[:-1]
         smoothness = risen

@@ -28,7 +28,7 @@ class Footer(NamedTuple):
     metadata: Any
 
     @property
-    def n_rows(self) -> int:
+    def n_samples(self) -> int:
         """The number of rows."""
         return int(self.metadata.num_rows)
 
@@ -128,7 +128,7 @@ def choose_features(
     choice = choose_columns(
         schema.empty_table(), features=features, exclude=exclude, roles=roles, classes=classes
     )
-    n_rows = sum(footer.n_rows for footer in footers)
+    n_samples = sum(footer.n_samples for footer in footers)
     names = {plain_name(label).casefold() for label in classes}
     chosen = []
     for name in choice.features:
@@ -138,7 +138,7 @@ def choose_features(
             chosen.append(name)
         elif kind != NUMBERS:
             choice.left_out[name] = "empty" if kind == NOTHING else kind
-        elif n_rows >= 20 and last - first == n_rows - 1:
+        elif n_samples >= 20 and last - first == n_samples - 1:
             choice.left_out[name] = "an id: it counts the rows"
         elif 1 < len(names) == last - first + 1 and names == set(map(str, range(first, last + 1))):
             choice.left_out[name] = "its values are the classes"

@@ -22,7 +22,7 @@ from apportion._utils.threads import blockwise
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.graphs._row_blocks import multiply, transposed
 from apportion.graphs.anchor import from_others
-from apportion.graphs.base import agreement, heard_of_both
+from apportion.graphs.base import agreement, means_of_both_classes
 
 
 class Round(NamedTuple):
@@ -44,9 +44,9 @@ class Scored(NamedTuple):
 
     Attributes
     ----------
-    labels, tied : ndarray of shape (n_rows alone,)
+    labels, tied : ndarray of shape (n_samples alone,)
         Labels of the other rows, and which of them only a tie-break decided.
-    scores : ndarray of int, of shape (n_rows across, n_classes)
+    scores : ndarray of int, of shape (n_samples across, n_classes)
         What rows are worth in each class, in grains.
     """
 
@@ -116,21 +116,21 @@ def of_scores(
 def heard(part: Part, point: Point, rounds: list[Round], voices: FloatArray) -> Heard:
     """Return what each row hears of the others' labels, as they travel."""
 
-    def hear() -> Heard:
+    def neighbor_mean() -> Heard:
         labels = said(part, point, rounds).labels
         columns = multiply(part.ties, voices)
         said_here = _one_hot(part, labels)
         columns = blockwise(from_others, columns, said_here, part.own, out=columns)
         return Heard(columns, agreement(labels, _of_classes(part, columns)))
 
-    return part.remembered("heard", len(rounds), hear)
+    return part.remembered("heard", len(rounds), neighbor_mean)
 
 
 def _of_classes(part: Part, columns: FloatArray) -> FloatArray:
     """Return what is heard of every class, from the columns that travel."""
     if part.n_classes != 2:
         return columns
-    return heard_of_both(columns, part.strengths)
+    return means_of_both_classes(columns, part.strengths)
 
 
 def _own_counts(part: Part, soft: FloatArray) -> IntArray:

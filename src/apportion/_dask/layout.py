@@ -13,7 +13,7 @@ from apportion._dask.part import Design, Part
 from apportion._dask.spanning import SpanningBags
 from apportion._dask.ties import Census, census, tie
 from apportion._utils.memory import refuse_if_too_large
-from apportion._utils.progress import tell
+from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray
 from apportion.exceptions import SupervisionError
 from apportion.graphs.anchor import Nearness
@@ -75,7 +75,7 @@ class Layout:
     rows_digest: str
 
     @property
-    def n_rows(self) -> int:
+    def n_samples(self) -> int:
         """The number of rows."""
         return sum(self.lengths)
 
@@ -118,7 +118,7 @@ def lay_out(
     n_nearest : int
         How many of them a row is tied to.
     """
-    tell(_TYING)
+    report_progress(_TYING)
     m = len(anchors)
     refuse_if_too_large(f"A fit with {m} anchors", 3 * 8 * m * m, "fewer anchors")
     tied = cluster.on_each_read(tie, partitions, cluster.send(anchors), n_nearest)
@@ -185,11 +185,11 @@ def _masses(totals: Totals, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
 class _Extent(NamedTuple):
     """A partition's rows, whether some are of bags in several, and how strongly all are tied."""
 
-    n_rows: int
+    n_samples: int
     holds: bool
     strength: float
     digest: int
 
 
 def _extent(part: Part) -> _Extent:
-    return _Extent(part.n_rows, len(part.held) > 0, float(part.strengths.sum()), part.digest)
+    return _Extent(part.n_samples, len(part.held) > 0, float(part.strengths.sum()), part.digest)

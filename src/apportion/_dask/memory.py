@@ -17,7 +17,7 @@ _PROCESS = 300 * 2**20
 class Extent(NamedTuple):
     """How much there is of everything."""
 
-    n_rows: int
+    n_samples: int
     n_features: int
     n_partitions: int
     n_classes: int
@@ -61,7 +61,7 @@ def require_memory(client: Any, extent: Extent) -> None:
     partitions = counted(extent.n_partitions, "partition")
     _log.info(
         "%s in %s: a worker needs about %.2f GiB",
-        counted(extent.n_rows, "row"),
+        counted(extent.n_samples, "row"),
         partitions,
         needed / 2**30,
     )
@@ -69,13 +69,13 @@ def require_memory(client: Any, extent: Extent) -> None:
         return
     enough = (2**k for k in range(1, 21) if 2**k > count)
     more = next((k for k in enough if bytes_a_worker(extent, k, threads) <= min(limits)), None)
-    mend = (
+    hint = (
         f"Use {more:,} workers, or larger ones."
         if more is not None
         else "Cut the rows into more and smaller partitions, or use larger workers."
     )
     raise MemoryError(
-        f"{extent.n_rows:,} rows of {extent.n_classes} classes in {partitions} need "
+        f"{extent.n_samples:,} rows of {extent.n_classes} classes in {partitions} need "
         f"{needed / 2**30:.1f} GiB on each of {counted(len(workers), 'worker')}; the smallest has "
-        f"{min(limits) / 2**30:.1f} GiB. {mend}"
+        f"{min(limits) / 2**30:.1f} GiB. {hint}"
     )

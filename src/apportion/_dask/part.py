@@ -84,7 +84,7 @@ class Stand:
     ----------
     B, multipliers : ndarray
         The point; multipliers of the bags that are held here.
-    F : ndarray of shape (n_rows, n_columns)
+    F : ndarray of shape (n_samples, n_columns)
         The soft labels.
     open : SimplexResponse
         Rows of bags that lie in several partitions, which answer the multipliers.
@@ -120,19 +120,19 @@ class Part:
 
     Attributes
     ----------
-    order : ndarray of shape (n_rows,), or slice
+    order : ndarray of shape (n_samples,), or slice
         The rows as they were read, in the order in which they stand here.
     alone, across : slice
         Rows of bags that lie here alone, or in no bag; and the others.
     held : ndarray of shape (n_held,)
         The bags of these, as positions among all that lie in several partitions.
-    spanning : ndarray of shape (n_rows across,)
+    spanning : ndarray of shape (n_samples across,)
         Each row's bag, as such a position.
     groups : Groups
         The same as positions in `held`.
     digest : int
         A digest of the rows and their bags, in whatever order.
-    ties : sparse array of shape (n_rows, n_anchors)
+    ties : sparse array of shape (n_samples, n_anchors)
         Z: the rows' weights on the anchors.
     """
 
@@ -142,9 +142,9 @@ class Part:
         ranks = ranks_of(tied.hashes)
         across = np.flatnonzero(spanning >= 0)
         across = across[np.lexsort([ranks[across], spanning[across]])]
-        self.n_rows, self.n_nearest = tied.weights.shape
-        n_alone = self.n_rows - len(across)
-        self.alone, self.across = slice(0, n_alone), slice(n_alone, self.n_rows)
+        self.n_samples, self.n_nearest = tied.weights.shape
+        n_alone = self.n_samples - len(across)
+        self.alone, self.across = slice(0, n_alone), slice(n_alone, self.n_samples)
         self.order: IntArray | slice = slice(None)
         if len(across):
             self.order = np.concatenate([np.flatnonzero(spanning < 0), across])
@@ -189,7 +189,7 @@ class Part:
     @cached_property
     def own(self) -> FloatArray:
         """How much each row is tied to itself."""
-        shape = self.n_rows, self.n_nearest
+        shape = self.n_samples, self.n_nearest
         weights = self.ties.data.reshape(shape)
         shares = self.design.masses[self.ties.indices.reshape(shape)]
         return np.einsum("is,is->i", weights, weights / shares)[:, None]
@@ -260,7 +260,7 @@ class Part:
         start = self.design.shares
         f = multiply(self.ties, B) if B.size else project.to_columns(start[self.codes])
         came = project.from_columns(f[self.across].copy())
-        if self.n_rows:
+        if self.n_samples:
             f[alone] = project(f[alone])
         n_held, c = len(self.held), self.n_classes
         unknown = np.full((n_held, c), np.nan)

@@ -44,7 +44,7 @@ class Partitions:
         The rows of each.
     n_features : int
         The number of features.
-    n_rows : int or None
+    n_samples : int or None
         The number of rows; None if it is not known before they are read.
     features : sequence of str, or None
         The columns that are used, where they have names.
@@ -54,7 +54,7 @@ class Partitions:
 
     rows: list[Any]
     n_features: int
-    n_rows: int | None = None
+    n_samples: int | None = None
     features: Sequence[str] | None = None
     files: list[Path] | None = None
 
@@ -196,8 +196,8 @@ def _of_folder(path: Path, bags: Any, place: Any, features: Sequence[str] | None
     files = [footer.file for footer in footers]
     read = dask.delayed(read_part, pure=False)
     rows = [read(str(file), str(file.absolute()), bags, place, chosen) for file in files]
-    n_rows = sum(footer.n_rows for footer in footers)
-    return Partitions(rows, len(chosen), n_rows, chosen, files)
+    n_samples = sum(footer.n_samples for footer in footers)
+    return Partitions(rows, len(chosen), n_samples, chosen, files)
 
 
 def read_part(
@@ -231,7 +231,7 @@ class Ids(NamedTuple):
     codes: IntArray
 
 
-def side_by_side(columns: Sequence[FloatArray], n_rows: int) -> FloatArray:
+def side_by_side(columns: Sequence[FloatArray], n_samples: int) -> FloatArray:
     """Return columns as one array, filled in blocks of rows that stay in cache.
 
     Examples
@@ -240,8 +240,8 @@ def side_by_side(columns: Sequence[FloatArray], n_rows: int) -> FloatArray:
     array([[1., 3.],
            [2., 4.]])
     """
-    X = np.empty((n_rows, len(columns)))
-    for block in slices(n_rows, _BLOCK_ROWS):
+    X = np.empty((n_samples, len(columns)))
+    for block in slices(n_samples, _BLOCK_ROWS):
         for j, column in enumerate(columns):
             X[block, j] = column[block]
     return X

@@ -28,7 +28,7 @@ class Sample(NamedTuple):
 class Head(NamedTuple):
     """The lowest hashes, of how many rows, and the largest size of these rows' features."""
 
-    n_rows: int
+    n_samples: int
     largest: float
     hashes: UIntArray
 
@@ -36,7 +36,7 @@ class Head(NamedTuple):
 class Lowest(NamedTuple):
     """The rows of the lowest hashes of a partition, which stay there; number and size of all."""
 
-    n_rows: int
+    n_samples: int
     largest: float
     sample: Sample
 
@@ -50,21 +50,21 @@ def lowest(rows: Rows, most: int) -> Lowest:
 
 def head(found: Lowest) -> Head:
     """Return the hashes alone."""
-    return Head(found.n_rows, found.largest, found.sample.hashes)
+    return Head(found.n_samples, found.largest, found.sample.hashes)
 
 
 def merged(heads: list[Head], most: int) -> Head:
     """Return the lowest hashes of several partitions."""
     hashes = np.sort(np.concatenate([one.hashes for one in heads]))
     largest = max(one.largest for one in heads)
-    return Head(sum(one.n_rows for one in heads), largest, hashes[:most])
+    return Head(sum(one.n_samples for one in heads), largest, hashes[:most])
 
 
 def up_to(found: Lowest, highest: int) -> Sample:
     """Return the rows whose hashes are no higher than this."""
     hashes, X = found.sample
-    n_rows = np.searchsorted(hashes, np.uint64(highest), side="right")
-    return Sample(hashes[:n_rows], X[:n_rows])
+    n_samples = np.searchsorted(hashes, np.uint64(highest), side="right")
+    return Sample(hashes[:n_samples], X[:n_samples])
 
 
 def joined(samples: list[Sample], most: int) -> Sample:

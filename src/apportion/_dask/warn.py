@@ -97,7 +97,7 @@ def warn_of_rows(cluster: Cluster, layout: Layout) -> Hanging:
         number, component = 1, np.zeros_like(component)
     asked = cluster.send(component), number, _WEAK * layout.strength
     found: Reach = cluster.total(cluster.on_each(reach, layout.parts, *asked))
-    n = layout.n_rows
+    n = layout.n_samples
     if len(layout.anchors) == 1 and n > 1:
         warnings.warn(
             Advice(
@@ -139,7 +139,7 @@ def warn_of_answers(
     if not hanging.countable:
         warnings.warn(
             Advice(
-                "Whether the totals admit several labellings was not asked: similar rows form too "
+                "Whether the totals admit several labelings was not asked: similar rows form too "
                 "many groups that no similarity ties together.",
                 "Tie rows to more anchors (raise {n_nearest}).",
             ),
@@ -162,7 +162,7 @@ def warn_of_answers(
         return True
     warnings.warn(
         Advice(
-            "The totals may admit several labellings: similar rows form "
+            "The totals may admit several labelings: similar rows form "
             f"{counted(len(reached), 'group')} that the totals leave room to shift.",
             "More bags, or totals that differ more between bags, would decide; so would more ties "
             "between rows (raise {n_nearest}).",

@@ -121,9 +121,9 @@ class ZipReader:
                 "name the right file, or copy it again",
             ) from error
 
-    def refuse(self, member: str, found: str, allowed: str, mend: str = _NEVER_CHANGED) -> NoReturn:
+    def refuse(self, member: str, found: str, allowed: str, hint: str = _NEVER_CHANGED) -> NoReturn:
         """Raise an error that names file and member."""
-        raise SavedModelError(f"{self.name}, {member}", found, allowed, mend)
+        raise SavedModelError(f"{self.name}, {member}", found, allowed, hint)
 
     def json(self, member: str) -> Any:
         """Return what a JSON member holds."""

@@ -32,7 +32,7 @@ def read_rows(
 
     Returns
     -------
-    ndarray of shape (n_rows, n_features)
+    ndarray of shape (n_samples, n_features)
 
     Examples
     --------
@@ -65,11 +65,11 @@ def read_rows(
                 found = f"values of type {schema.field(name).type}" if known else "no such column"
                 raise ValueError(
                     f"column {name!r} of {path}: found {found}. Allowed: the numeric columns "
-                    f"{name_some(map(repr, numeric))}. To mend: name these in `columns`."
+                    f"{name_some(map(repr, numeric))}. Hint: name these in `columns`."
                 )
         if not names:
             raise ValueError(
-                f"{path}: found no numeric column to read. Allowed: features as numbers. To mend: "
+                f"{path}: found no numeric column to read. Allowed: features as numbers. Hint: "
                 f"encode the columns {name_some(map(repr, schema.names))}, or name some of "
                 f"{name_some(map(repr, numeric)) or 'them'} in `columns`."
             )
@@ -83,7 +83,7 @@ def read_rows(
                     row = first + int(np.flatnonzero(cells.is_null())[0])
                     raise ValueError(
                         f"row {row}, column {name!r} of {path}: found an empty cell. Allowed: "
-                        "numbers. To mend: fill the cell or drop the row."
+                        "numbers. Hint: fill the cell or drop the row."
                     )
                 values = cells.to_numpy(zero_copy_only=False)
                 with np.errstate(over="ignore"):
@@ -93,7 +93,7 @@ def read_rows(
                     row = int(np.argmax(lost))
                     raise ValueError(
                         f"row {first + row}, column {name!r} of {path}: found {values[row]!r}. "
-                        "Allowed: what single precision holds. To mend: read with "
+                        "Allowed: what single precision holds. Hint: read with "
                         "dtype=numpy.float64, or rescale the column."
                     )
             first = last

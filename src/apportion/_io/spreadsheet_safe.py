@@ -22,7 +22,7 @@ def require_ending(path: Path) -> None:
 
 
 def write_table(table: Any, path: Path, outputs: Outputs) -> int:
-    """Write a table to a file, and return how many cells were neutralised, as `write_csv` does.
+    """Write a table to a file, and return how many cells were neutralized, as `write_csv` does.
 
     Parameters
     ----------
@@ -44,26 +44,26 @@ def write_table(table: Any, path: Path, outputs: Outputs) -> int:
 
 
 def write_csv(table: Any, file: IO[bytes]) -> int:
-    """Write a table as CSV, and return how many cells were neutralised.
+    """Write a table as CSV, and return how many cells were neutralized.
 
     Text that a spreadsheet would take for a formula gets an apostrophe before it; numbers stay as
     they are.
     """
     from pyarrow import csv
 
-    table, changed = neutralised(table)
+    table, changed = neutralized(table)
     csv.write_csv(table, file)
     return changed
 
 
-def neutralised(table: Any) -> tuple[Any, int]:
+def neutralized(table: Any) -> tuple[Any, int]:
     """Return the table with an apostrophe before text that looks like a formula, and how many.
 
     Examples
     --------
     >>> import pyarrow as pa
     >>> table = pa.table({"note": ["=1+1", "-5", "fine"], "x": [-1.5, 2.0, 3.0]})
-    >>> neutralised(table)[0].to_pydict()
+    >>> neutralized(table)[0].to_pydict()
     {'note': ["'=1+1", '-5', 'fine'], 'x': [-1.5, 2.0, 3.0]}
     """
     import pyarrow as pa

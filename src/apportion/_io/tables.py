@@ -241,7 +241,7 @@ def _column(
     ids: Sequence[Hashable],
     label: Hashable,
     number: Callable[[Any], float],
-    mend: str = "correct this cell",
+    hint: str = "correct this cell",
 ) -> FloatArray:
     """Return one class's totals as numbers, NaN where unknown; infinite and other items raise."""
     column = np.empty(len(items))
@@ -262,7 +262,7 @@ def _column(
                 else "finite numbers, or a missing cell for 'not known'",
                 "give durations and window in the same form"
                 if number is seconds or is_duration(item)
-                else mend,
+                else hint,
             )
     return column
 
@@ -318,7 +318,7 @@ def require_squares(largest: float) -> None:
     if largest > LARGEST or 0 < largest < 1.0 / LARGEST:
         raise ValueError(
             f"X: found values of size {largest:.1e}, whose squares cannot be represented. "
-            "Allowed: sizes from 1e-100 to 1e100. To mend: rescale the features."
+            "Allowed: sizes from 1e-100 to 1e100. Hint: rescale the features."
         )
 
 
@@ -337,10 +337,11 @@ def factorize(values: Any, what: str) -> tuple[IntArray, list[Hashable]]:
     except TypeError:
         row = next(i for i, value in enumerate(listed) if not _is_hashable(value))
         raise SupervisionError(
-            f"row {row}",
+            "",
             f"the {what} {listed[row]!r}, which cannot be hashed",
             "numbers, text, dates, tuples",
             "use a tuple instead of a list",
+            row=row,
         ) from None
     distinct_values: list[Hashable] = []
     for value in seen:

@@ -89,9 +89,9 @@ def encoding_of(path: Path, encoding: str | None = None) -> str:
         start = file.read(4)
     if not start:
         raise empty_file(path)
-    for mark, (what, mend) in _NO_TEXT.items():
+    for mark, (what, hint) in _NO_TEXT.items():
         if start.startswith(mark):
-            raise FileError(path.name, what, "text, such as CSV", mend)
+            raise FileError(path.name, what, "text, such as CSV", hint)
     marked = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     likely = "utf-16" if marked else "utf-8-sig"
     try:

@@ -26,7 +26,7 @@ def shift_into_box(
 
     Returns
     -------
-    g : ndarray of shape (n_rows,)
+    g : ndarray of shape (n_samples,)
     multipliers : ndarray of shape (n_groups,)
     """
     free = np.clip(f, low, high)

@@ -34,7 +34,7 @@ class Groups:
 
     @cached_property
     def _indicator(self) -> AnyArray:
-        """The sparse (n_groups × n_rows) matrix that takes sums."""
+        """The sparse (n_groups × n_samples) matrix that takes sums."""
         n_outside = len(self.codes) - int(self.sizes.sum())
         rows = (
             np.arange(len(self.codes))
@@ -71,7 +71,7 @@ class Groups:
         return joined
 
     def averages(self) -> AnyArray:
-        """Return the sparse (n_groups × n_rows) matrix that takes means; no group may be empty."""
+        """Return the sparse (n_groups × n_samples) matrix of means; no group may be empty."""
         return sparse.diags_array(1.0 / self.sizes) @ self._indicator
 
     def spread(self, per_group: FloatArray) -> FloatArray:

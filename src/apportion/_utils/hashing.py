@@ -58,21 +58,21 @@ def hash_sample(X: FloatArray, n_sample: int) -> IntArray:
     return np.argsort(hashes)
 
 
-def hash_ranks(X: FloatArray | None, n_rows: int) -> IntArray:
+def hash_ranks(X: FloatArray | None, n_samples: int) -> IntArray:
     """Return every row's place in the order of the feature hashes.
 
     Without features (`X=None`, a precomputed graph) the order is that of the scrambled positions.
     """
-    return ranks_of(scramble(np.arange(n_rows, dtype=np.uint64)) if X is None else row_hashes(X))
+    return ranks_of(scramble(np.arange(n_samples, dtype=np.uint64)) if X is None else row_hashes(X))
 
 
 def ranks_of(hashes: UIntArray) -> IntArray:
     """Return every row's place in the order of these hashes; equal ones by a scrambled position."""
-    n_rows = len(hashes)
+    n_samples = len(hashes)
     order = np.argsort(hashes)
     in_order = hashes[order]
     if np.any(in_order[1:] == in_order[:-1]):
-        order = np.lexsort((scramble(np.arange(n_rows, dtype=np.uint64)), hashes))
-    ranks = np.empty(n_rows, dtype=np.intp)
-    ranks[order] = np.arange(n_rows)
+        order = np.lexsort((scramble(np.arange(n_samples, dtype=np.uint64)), hashes))
+    ranks = np.empty(n_samples, dtype=np.intp)
+    ranks[order] = np.arange(n_samples)
     return ranks

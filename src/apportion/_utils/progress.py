@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 Item = TypeVar("Item")
 
 
-class Listener(Protocol):
+class ProgressCallback(Protocol):
     """A progress callback."""
 
     def __call__(self, stage: str, done: float | None, detail: str = "", /) -> None:
@@ -20,11 +20,11 @@ class Listener(Protocol):
 PROPAGATING = "propagating"
 """The stage that takes most of the time of a fit."""
 
-_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_listener: ContextVar[ProgressCallback | None] = ContextVar("listener", default=None)
 _job: ContextVar[_Job | None] = ContextVar("job", default=None)
 
 
-def tell(stage: str, done: float | None = None) -> None:
+def report_progress(stage: str, done: float | None = None) -> None:
     """Report that work is in `stage`, and which share of it is done; None where it is not known.
 
     Within a job of several runs the job is reported in place of the stage: see `several_runs`.
@@ -40,15 +40,15 @@ def tell(stage: str, done: float | None = None) -> None:
     listener(stage, done, detail)
 
 
-def told(stage: str, items: Sequence[Item]) -> Iterator[Item]:
+def with_progress(stage: str, items: Sequence[Item]) -> Iterator[Item]:
     """Yield the items that a stage works on, and report after each which share of them is done."""
     for number, item in enumerate(items, start=1):
         yield item
-        tell(stage, number / len(items))
+        report_progress(stage, number / len(items))
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def progress_callback(listener: ProgressCallback) -> Iterator[None]:
     """Let `listener`, and no other, get every report of progress until the end of the block.
 
     It gets those of the thread that entered the block, and no others: it is called in that thread,
@@ -56,9 +56,9 @@ def listening(listener: Listener) -> Iterator[None]:
 
     Examples
     --------
-    >>> with listening(lambda stage, done, detail: print(stage, done)):
-    ...     for part in told("counting", ["a", "b"]):
-    ...         tell("reading " + part)
+    >>> with progress_callback(lambda stage, done, detail: print(stage, done)):
+    ...     for part in with_progress("counting", ["a", "b"]):
+    ...         report_progress("reading " + part)
     reading a None
     counting 0.5
     reading b None
@@ -95,13 +95,13 @@ def several_runs(
 
     Examples
     --------
-    >>> with listening(lambda stage, done, detail: print(f"{stage}, {detail}: {done:.0%}")):
-    ...     with several_runs("labelling", "participant", 2) as next_run:
+    >>> with progress_callback(lambda stage, done, detail: print(f"{stage}, {detail}: {done:.0%}")):
+    ...     with several_runs("labeling", "participant", 2) as next_run:
     ...         for _ in range(2):
     ...             next_run()
-    ...             tell("propagating", 0.5)
-    labelling, participant 1 of 2, propagating: 25%
-    labelling, participant 2 of 2, propagating: 75%
+    ...             report_progress("propagating", 0.5)
+    labeling, participant 1 of 2, propagating: 25%
+    labeling, participant 2 of 2, propagating: 75%
     """
     job = _Job(stage, run, expected, at_most, _job.get())
     before = _job.set(job)

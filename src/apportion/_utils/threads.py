@@ -69,9 +69,9 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Re
     return list(_the_pool().map(work, items))
 
 
-def block_rows(n_rows: int, n_columns: int) -> int:
+def block_rows(n_samples: int, n_columns: int) -> int:
     """Return how many rows to work on at a time: all threads busy, and the work within cache."""
-    cells = n_rows * n_columns // (2 * n_threads())
+    cells = n_samples * n_columns // (2 * n_threads())
     return max(1, min(max(cells, _LEAST_CELLS), _MOST_CELLS) // n_columns)
 
 

@@ -150,7 +150,7 @@ def answer_table(
 
 
 def episodes_table(found: Answer, times: Times, columns: Mapping[str, str], parquet: bool) -> Any:
-    """Return the episodes of labelled rows, one line each.
+    """Return the episodes of labeled rows, one line each.
 
     Parameters
     ----------

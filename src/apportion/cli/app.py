@@ -65,7 +65,7 @@ app = typer.Typer(
 @app.callback(
     epilog="Exit codes: 0 done, 1 an input cannot be used, 2 the command line is wrong, 3 an "
     "output cannot be written, 4 not enough memory, 70 a fault of this program, 130 interrupted, "
-    "129 and 143 told to stop. Data go to stdout, talk to stderr."
+    "129 and 143 told to stop. Data go to stdout, messages to stderr."
 )
 def _several_commands() -> None:
     """Learning with label proportions: a label for every row when only totals are known."""

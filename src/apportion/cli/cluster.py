@@ -11,12 +11,12 @@ import typer
 
 from apportion._io.features.timestamps import when_by_name
 from apportion._io.sheet import read_sheet
-from apportion._utils.progress import tell
+from apportion._utils.progress import report_progress
 from apportion.cli.console import (
     CommandLineError,
     in_options,
-    log_said,
-    say,
+    print_log,
+    print_notes,
     stages,
     with_exit_codes,
 )
@@ -100,7 +100,7 @@ def cluster(
     ] = 5,
     alpha: Annotated[float, typer.Option(help="How far labels travel, between 0 and 1.")] = 0.5,
     refine: Annotated[
-        bool, typer.Option("--refine/--no-refine", help="Let neighbours agree more.")
+        bool, typer.Option("--refine/--no-refine", help="Let neighbors agree more.")
     ] = True,
     max_iter: Annotated[int, typer.Option(min=1, help="The most iterations.")] = 2000,
     tol: Annotated[
@@ -132,11 +132,11 @@ def cluster(
     footers = read_footers(folder)  # what is wrong with files, before all else
     chosen, left_out = choose_features(footers, bags, classes, features or (), exclude or ())
     require_columns(footers, bags, chosen)
-    rows = counted(sum(footer.n_rows for footer in footers), "row")
+    rows = counted(sum(footer.n_samples for footer in footers), "row")
     rows = f"{rows} in {counted(len(footers), 'file')}"
     says_when = {name: kind for name in chosen if (kind := when_by_name(name)) is not None}
-    say(feature_notes(str(folder), rows, chosen, left_out, "numbers"), quiet)
-    say(when_notes(chosen, left_out, says_when), quiet)
+    print_notes(feature_notes(str(folder), rows, chosen, left_out, "numbers"), quiet)
+    print_notes(when_notes(chosen, left_out, says_when), quiet)
     n_anchors = "auto" if anchors is None else anchors
     model = LPLLP(
         n_anchors,
@@ -151,17 +151,17 @@ def cluster(
         # What goes wrong is said by what is raised, in one paragraph.
         for name in ("distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        say([where], quiet)
-        with stages(quiet), log_said(quiet), warnings.catch_warnings(record=True) as caught:
+        print_notes([where], quiet)
+        with stages(quiet), print_log(quiet), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model.fit(folder, bags=bags, proportions=totals, features=chosen, client=client)
-        say([in_options(message_of(one.message)) for one in caught], quiet)
+        print_notes([in_options(message_of(one.message)) for one in caught], quiet)
         with stages(quiet):
-            tell("writing labels")
+            report_progress("writing labels")
             files = model.to_parquet(output, keep=keep or (), force=force)
-        say(
+        print_notes(
             [
-                f"{model.n_rows_:,} rows, {counted(len(files), 'partition')}, "
+                f"{model.n_samples_:,} rows, {counted(len(files), 'partition')}, "
                 f"{counted(model.n_spanning_, 'bag')} in several of them; "
                 f"{counted(model.n_iter_, 'iteration')}, {model.n_requests_:,} requests of "
                 f"{model.bytes_per_request_:,} bytes: {in_options(model.status_.value)}"
@@ -170,4 +170,4 @@ def cluster(
         )
         if not quiet:
             show_bags(model.bag_report_, Explanations())
-    say([f"written: {output}, {counted(len(files), 'file')}"], quiet)
+    print_notes([f"written: {output}, {counted(len(files), 'file')}"], quiet)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from shlex import quote
 from typing import Any, NoReturn, TypeVar
 
 import typer
@@ -23,14 +24,14 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from apportion._utils.progress import listening
-from apportion.exceptions import Advice, OutputError
+from apportion._utils.progress import progress_callback
+from apportion.exceptions import InputError, Names, OutputError, rendered
 
 BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, OUR_FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
 """Exit codes beside 0, done."""
 
-talk = Console(stderr=True, highlight=False, markup=False, emoji=False)
-talk.soft_wrap = not talk.is_terminal
+console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+console.soft_wrap = not console.is_terminal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -59,9 +60,10 @@ def with_exit_codes(command: Command) -> Command:
             _end(str(error) or "not enough memory", NO_MEMORY)
         except OSError as error:
             _end(_in_words(error), BAD_INPUT)
+        except InputError as error:
+            _end(error.rendered(OPTIONS), BAD_INPUT)
         except (ValueError, ModuleNotFoundError) as error:
-            said = error.args[0] if error.args else ""
-            _end(in_options(said) if isinstance(said, Advice) else str(error), BAD_INPUT)
+            _end(in_options(error.args[0] if error.args else ""), BAD_INPUT)
         except Exception as error:
             if os.environ.get("APPORTION_DEBUG"):
                 raise
@@ -76,7 +78,7 @@ def with_exit_codes(command: Command) -> Command:
 
 def _end(message: str, code: int) -> NoReturn:
     text = printable(" ".join(message.split()))
-    talk.print(f"apportion: {text}{'' if text.endswith(('.', '?')) else '.'}")
+    console.print(f"apportion: {text}{'' if text.endswith(('.', '?')) else '.'}")
     raise typer.Exit(code)
 
 
@@ -109,22 +111,22 @@ def print_out(text: str) -> None:
         print(text)
 
 
-def say(notes: Iterable[str], quiet: bool, title: str = "") -> None:
+def print_notes(notes: Iterable[str], quiet: bool, title: str = "") -> None:
     """Say what was found, one thing a line."""
     lines = [] if quiet else list(notes)
     if title and lines:
-        talk.print(title)
+        console.print(title)
     for line in lines:
-        talk.print(f"  {printable(line)}" if title else printable(line))
+        console.print(f"  {printable(line)}" if title else printable(line))
 
 
 @contextmanager
-def log_said(quiet: bool) -> Iterator[None]:
+def print_log(quiet: bool) -> Iterator[None]:
     """Say what the library logs."""
 
     class Saying(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            say([record.getMessage()], quiet)
+            print_notes([record.getMessage()], quiet)
 
     log, handler = logging.getLogger("apportion"), Saying()
     level = log.level
@@ -138,7 +140,7 @@ def log_said(quiet: bool) -> Iterator[None]:
 
 
 def printable(text: str) -> str:
-    r"""Return text with its control characters spelt out: they would command the terminal.
+    r"""Return text with its control characters spelled out: they would command the terminal.
 
     Examples
     --------
@@ -148,27 +150,39 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
-OPTIONS = {
-    "max_iter": "--max-iter",
-    "tol": "--tol",
-    "alpha": "--alpha",
-    "n_probes": "--probes",
-    "n_neighbors": "--neighbors",
-    "n_nearest": "--nearest",
-    "n_anchors": "--anchors",
-    "labels": "some labels (--given)",
-    "meet_totals": "Look for rows that are far from all others, and leave them out",
-    "exact_search": "Scale the features alike (--scale).",
-    "shorter_walk": "Lower --alpha.",
-    "fewer_steps": "Lower --alpha, or use --graph anchor, which takes no steps.",
-    "mean_map": "Scale the features alike (--scale), or take another --prior.",
-}
-"""What the library's advice names, in words of the command line: see `exceptions.PARAMETERS`."""
+class _Options(Names):
+    """The options of the command line."""
+
+    def __missing__(self, parameter: str) -> str:
+        return f"--{parameter.replace('_', '-')}"
+
+    def with_value(self, parameter: str, value: str) -> str:
+        """Return an option with a value, as a shell takes it."""
+        return f"{self[parameter]} {quote(value)}"
+
+    def quoted(self, parameter: str) -> str:
+        """Return an option as it stands at the head of a message."""
+        return self[parameter]
 
 
-def in_options(note: str) -> str:
+OPTIONS = _Options(
+    n_probes="--probes",
+    n_neighbors="--neighbors",
+    n_nearest="--nearest",
+    n_anchors="--anchors",
+    labels="some labels (--given)",
+    meet_totals="Look for rows that are far from all others, and leave them out",
+    exact_search="Scale the features alike (--scale).",
+    shorter_walk="Lower --alpha.",
+    fewer_steps="Lower --alpha, or use --graph anchor, which takes no steps.",
+    mean_map="Scale the features alike (--scale), or take another --prior.",
+)
+"""What the hints of the library call parameters, where it is not `--` and their name."""
+
+
+def in_options(note: object) -> str:
     """Return what the library says in the words of the command line."""
-    return note.rendered(OPTIONS) if isinstance(note, Advice) else note
+    return rendered(note, OPTIONS)
 
 
 @contextmanager
@@ -176,12 +190,12 @@ def stages(quiet: bool = False) -> Iterator[None]:
     """Show the progress of long work: bars on a terminal, else lines."""
     if quiet:
         yield
-    elif talk.is_terminal:
-        with _bars() as bars, listening(_Bars(bars)):
+    elif console.is_terminal:
+        with _bars() as bars, progress_callback(_Bars(bars)):
             yield
     else:
         lines = _Lines()
-        with lines.kept_up(), listening(lines):
+        with lines.kept_up(), progress_callback(lines):
             yield
 
 
@@ -193,7 +207,7 @@ def _bars() -> Progress:
         TimeElapsedColumn(),
         TextColumn("left:"),
         TimeRemainingColumn(compact=True),
-        console=talk,
+        console=console,
         transient=True,
         speed_estimate_period=3600.0,
     )
@@ -270,7 +284,7 @@ class _Lines:
 
     def _print(self, words: str) -> None:
         self._printed = self._clock()
-        talk.print(f"{self._printed - self._begun:7.1f} s  {printable(words)}")
+        console.print(f"{self._printed - self._begun:7.1f} s  {printable(words)}")
 
 
 def _joined(stage: str, detail: str) -> str:

@@ -11,12 +11,12 @@ import typer
 
 from apportion._io.write import Outputs, require_writable
 from apportion._utils.typing import BoolArray
-from apportion.cli.console import talk, with_exit_codes
+from apportion.cli.console import console, with_exit_codes
 from apportion.cli.label import label_file
 from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, OutputOptions
 from apportion.datasets import SmartHome, make_smart_home
 from apportion.exceptions import counted
-from apportion.labeling.rows import Labelled
+from apportion.labeling.rows import Labeled
 from apportion.supervision.diary import UNKNOWN
 
 
@@ -47,14 +47,14 @@ def demo(
             require_writable(folder / name, force=force)
         home = make_smart_home(days, participants, seed=seed, minutes=minutes)
         files = home.write_with(outputs, folder)
-        outputs.place()  # they are read next, and go again if they cannot be labelled
-        talk.print(
+        outputs.place()  # they are read next, and go again if they cannot be labeled
+        console.print(
             f"{people}, {counted(days, 'day')}, windows of {minutes} min: {files.windows}. Each "
             f"kept a diary of how long they did what, rounded and with gaps: {files.diary}.\n"
         )
         words = ["apportion", "label", files.windows, "--diary", files.diary, "--output", labels]
         command = shlex.join(map(str, [*words, "--report", report, *["--force"] * force]))
-        talk.print(f"$ {command}\n")
+        console.print(f"$ {command}\n")
         found = label_file(
             files.windows,
             KnownOptions(diary=files.diary),
@@ -65,24 +65,24 @@ def demo(
             command=command,
         )
     _tell_truth(home, found)
-    talk.print(f"\nTo see the days, the totals and why each label: open {report} in a browser.")
+    console.print(f"\nTo see the days, the totals and why each label: open {report} in a browser.")
 
 
-def _tell_truth(home: SmartHome, found: Labelled) -> None:
+def _tell_truth(home: SmartHome, found: Labeled) -> None:
     """Say how many labels are right, and how many a simpler rule would get right."""
-    labelled = np.array([one is not None for one in found.labels.tolist()])
-    unbagged = labelled & np.array(["unbagged" in codes for codes in found.reasons.tolist()])
+    labeled = np.array([one is not None for one in found.labels.tolist()])
+    unbagged = labeled & np.array(["unbagged" in codes for codes in found.reasons.tolist()])
     right = found.labels == home.reported
     most = max(home.activities.tolist(), key=home.activities.tolist().count)
-    talk.print("\nCompared with the truth, which no command above has read:")
-    talk.print(f"  {_share(right, labelled)} labelled windows are right{_in_nights(home)}")
+    console.print("\nCompared with the truth, which no command above has read:")
+    console.print(f"  {_share(right, labeled)} labeled windows are right{_in_nights(home)}")
     if unbagged.any():
-        talk.print(f"  {_share(right, unbagged)} on days without an entry are right")
-    talk.print(
-        f"  {_share(home.reported == most, labelled)} would be right if all were called {most!r}"
+        console.print(f"  {_share(right, unbagged)} on days without an entry are right")
+    console.print(
+        f"  {_share(home.reported == most, labeled)} would be right if all were called {most!r}"
     )
-    for activity in sorted(set(home.reported[labelled].tolist())):
-        talk.print(f"  {activity:>10}: {_share(right, labelled & (home.reported == activity))}")
+    for activity in sorted(set(home.reported[labeled].tolist())):
+        console.print(f"  {activity:>10}: {_share(right, labeled & (home.reported == activity))}")
 
 
 def _in_nights(home: SmartHome) -> str:

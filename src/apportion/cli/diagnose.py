@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import apportion
-from apportion.cli.console import print_out, say, stages, with_exit_codes
+from apportion.cli.console import print_notes, print_out, stages, with_exit_codes
 from apportion.cli.inputs import read_inputs
 from apportion.cli.options import KnownOptions, with_groups
 from apportion.cli.summary import as_json
@@ -37,15 +37,15 @@ def diagnose(
 ) -> None:
     """Show which classes the totals, or the diary, of READINGS can and cannot tell apart.
 
-    Nothing is labelled and no feature is looked at. An information index near 0 means that all
+    Nothing is labeled and no feature is looked at. An information index near 0 means that all
     bags, or the diary's entries, are alike; 1 that each of them holds one class only.
     """
     with stages(quiet):
         inputs = read_inputs(readings, known)
     explain = Explanations(inputs.bag_word)
-    say(explain.lines(inputs.bag_word), quiet or json)
-    say(inputs.rules, quiet, "rules, each an option:")
-    say(inputs.notes, quiet)
+    print_notes(explain.lines(inputs.bag_word), quiet or json)
+    print_notes(inputs.rules, quiet, "rules, each an option:")
+    print_notes(inputs.notes, quiet)
     found = diagnosis_of(inputs.known.bags, inputs.known.totals, y=inputs.known.given)
     if not json:
         print_out("\n".join(_in_words(found, explain)))

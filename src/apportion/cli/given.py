@@ -128,10 +128,10 @@ def require_given_columns(asked: Sequence[str], table: Any, where: str) -> None:
 
 
 def unused_notes(labels: AnyArray, left_out: Mapping[str, BoolArray]) -> list[str]:
-    """Return how many labels are given of rows that are not labelled, by the reason for that."""
+    """Return how many labels are given of rows that are not labeled, by the reason for that."""
     counts = {code: int((_known(labels) & rows).sum()) for code, rows in left_out.items()}
     return [
-        f"{counted(n, 'given label')} not used, because the row is not labelled ({code})"
+        f"{counted(n, 'given label')} not used, because the row is not labeled ({code})"
         for code, n in counts.items()
         if n
     ]
@@ -185,7 +185,7 @@ def _label_column(table: Any, path: Path, place: Callable[[int], str]) -> tuple[
         raise FileError(
             path.name,
             "labels as 'apportion label' writes them, and no column that says which of them were "
-            "corrected: given labels are kept, so that no row would be labelled anew",
+            "corrected: given labels are kept, so that no row would be labeled anew",
             f"a column {' or '.join(map(repr, MARKS))} that is 'yes' where a label is to be kept",
             "add a column 'given' with 'yes' in the lines of these labels",
         )

@@ -15,7 +15,7 @@ from apportion._io.features.timestamps import When, when_by_name, why_left_out
 from apportion._io.read import place_in, read_columns
 from apportion._io.tables import first_called, is_missing, plain_name
 from apportion._io.values import delimiter_in, values_of
-from apportion._utils.progress import tell
+from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray
 from apportion.cli.given import Rows, read_given, require_given_columns, unused_notes
 from apportion.cli.known import (
@@ -82,7 +82,7 @@ class Inputs:
 def read_inputs(readings: Path, options: KnownOptions, ids: str | None = None) -> Inputs:
     """Return the rows and their supervision, after all checks; `ids` is the column of row ids."""
     require_one_source(options)
-    tell("reading")
+    report_progress("reading")
     table = read_columns(readings, encoding=options.encoding)
     place = partial(place_in, readings, encoding=options.encoding)
     asked = options.given or []

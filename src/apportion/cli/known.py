@@ -113,7 +113,7 @@ def known_from_table(
         which = f": {name_some(other, 3)}" if other else ""
         notes.append(
             f"{n_outside:,} of {counted(len(bags), 'row')} are in no bag of {sheet.name}{which}; "
-            "their neighbours alone decide"
+            "their neighbors alone decide"
         )
     seen = set(bags.tolist())
     unused = [repr(bag) for bag in ids if bag not in seen]
@@ -237,13 +237,13 @@ def _lookup(one: Any, known: dict[str, Any]) -> Any:
 def _refuse_wrong_counts(bags: AnyArray, read: TotalsTable) -> None:
     rows, totals = Counter(bags.tolist()), read.totals
     for bag, lower, upper in zip(totals.ids, totals.lower, totals.upper, strict=True):
-        n_rows = rows[bag]
-        if not n_rows or lower.sum() <= n_rows <= upper.sum():
+        n_samples = rows[bag]
+        if not n_samples or lower.sum() <= n_samples <= upper.sum():
             continue
         raise FileError(
             f"{read.places[str(bag)]} (bag {bag!r})",
-            f"counts that sum to {compared(lower.sum(), n_rows)[0]}",
-            f"{'at most ' * bool(np.isinf(upper).any())}{n_rows:,}, the bag's number of rows",
+            f"counts that sum to {compared(lower.sum(), n_samples)[0]}",
+            f"{'at most ' * bool(np.isinf(upper).any())}{n_samples:,}, the bag's number of rows",
             "correct the counts, or give shares or percentages",
         )
 

@@ -14,7 +14,7 @@ from apportion._io.features import Encoded, Recipe
 from apportion._io.spreadsheet_safe import require_ending, write_table
 from apportion._io.tables import plain_name
 from apportion._io.write import Outputs, require_writable
-from apportion._utils.progress import tell
+from apportion._utils.progress import report_progress
 from apportion.cli.answer import (
     answer_table,
     episodes_table,
@@ -27,8 +27,8 @@ from apportion.cli.answer import (
 from apportion.cli.console import (
     CommandLineError,
     in_options,
+    print_notes,
     print_out,
-    say,
     stages,
     with_exit_codes,
 )
@@ -53,7 +53,7 @@ from apportion.cli.page import command_line, contents_of_fit, require_page
 from apportion.cli.show import show_report
 from apportion.cli.summary import as_json, summary_of, with_summary
 from apportion.exceptions import FileError, GivenLabelError, SupervisionError, counted, name_some
-from apportion.labeling.rows import Answer, Labelled, kept_and_uncertain, label_rows, renumbered
+from apportion.labeling.rows import Answer, Labeled, kept_and_uncertain, label_rows
 from apportion.persistence import contains_rows, save_model
 from apportion.plotting._glossary import Explanations
 from apportion.report import page_bytes
@@ -104,7 +104,7 @@ def label(
         Path | None,
         typer.Option(
             help="Also write a report to look at, one HTML file: days, totals, a map of the rows "
-            "with the neighbours that made their labels.",
+            "with the neighbors that made their labels.",
             metavar="FILE",
             rich_help_panel="Output",
             readable=False,
@@ -140,7 +140,7 @@ def label_file(
     report: Path | None = None,
     episodes: Path | None = None,
     command: str | None = None,
-) -> Labelled:
+) -> Labeled:
     """Read rows, label them, write the answer and return it.
 
     The report shows `command` as what was run; by default what the shell was asked for.
@@ -162,13 +162,13 @@ def label_file(
     if labels_only:
         _require_row_ids(inputs, ids)
     explain = Explanations(inputs.bag_word)
-    say(explain.lines(inputs.bag_word), out.quiet)
-    say(inputs.rules, out.quiet, "rules, each an option:")
-    say([*inputs.notes, *features.notes], out.quiet)
+    print_notes(explain.lines(inputs.bag_word), out.quiet)
+    print_notes(inputs.rules, out.quiet, "rules, each an option:")
+    print_notes([*inputs.notes, *features.notes], out.quiet)
     with stages(out.quiet):
         found, told = _label(inputs, features.recipe, method, out.abstain_below)
-    say(told, out.quiet)
-    say(explain.lines(*(term for term in _IN_NOTES if term in " ".join(told))), out.quiet)
+    print_notes(told, out.quiet)
+    print_notes(explain.lines(*(term for term in _IN_NOTES if term in " ".join(told))), out.quiet)
     if not out.quiet:
         show_report(found, explain)
     wanted = {*inputs.roles, *features.ids_and_times, ids}
@@ -182,7 +182,7 @@ def label_file(
         numbered=ids is None,
         times=times_to_write(inputs.table, times, columns, known.time_format),
     )
-    say(lost, out.quiet)
+    print_notes(lost, out.quiet)
     notes = [*inputs.notes, *features.notes, *told]
     command = command or command_line()
     summary = summary_of(found, inputs.rules, notes, command, out.abstain_below)
@@ -214,7 +214,7 @@ def label_file(
         written = [*write_answer(answer, out, outputs), *written]
         if out.json:
             print_out(as_json(summary))
-    say(written, out.quiet)
+    print_notes(written, out.quiet)
     return found
 
 
@@ -280,9 +280,9 @@ def _check_outputs(
 
 def _label(
     inputs: Inputs, recipe: Recipe, method: MethodOptions, abstain_below: float | None
-) -> tuple[Labelled, list[str]]:
-    """Return the labelled rows, and what to say about them."""
-    tell("reading features")
+) -> tuple[Labeled, list[str]]:
+    """Return the labeled rows, and what to say about them."""
+    report_progress("reading features")
     encoded = recipe.encode(inputs.table, inputs.place)
     known, notes = inputs.known, missing_notes(recipe, encoded)
     marked = encoded.poor
@@ -296,18 +296,18 @@ def _label(
     except GivenLabelError as error:
         raise _contradiction(error, inputs) from None
     except SupervisionError as error:
-        raise renumbered(error, inputs.place) from None
+        raise error.placed(inputs.place) from None
     uncertain = uncertain_notes(found, abstain_below)
     return found, [*notes, *map(in_options, found.notes), *uncertain]
 
 
 def _contradiction(error: GivenLabelError, inputs: Inputs) -> SupervisionError:
     """Return the error of given labels that contradict a bag, or an entry of the diary."""
-    mend = "correct the labels or the totals"
+    hint = "correct the labels or the totals"
     if inputs.bag_word == "entry":
-        mend = "correct the labels or the diary, or allow for rounded durations with --tolerance"
-    where = f"{inputs.place(error.row)} in {inputs.bag_word} {error.bag!r}"
-    return SupervisionError(where, error.found, error.allowed, mend)
+        hint = "correct the labels or the diary, or allow for rounded durations with --tolerance"
+    where = f"{inputs.place(error.row or 0)} in {inputs.bag_word} {error.bag!r}"
+    return SupervisionError(where, error.found, error.allowed, hint)
 
 
 def uncertain_notes(found: Answer, abstain_below: float | None) -> list[str]:
@@ -335,11 +335,11 @@ def missing_notes(recipe: Recipe, encoded: Encoded, why: str = "") -> list[str]:
     what = f"filled with the column's median, or no category ({why})"
     if recipe.missing == "drop":
         rows = counted(int(encoded.lacking.sum()), "row")
-        what = f"{rows} with such a cell not labelled ({why})"
+        what = f"{rows} with such a cell not labeled ({why})"
     return [f"missing cells: {listed}; {what}"]
 
 
-def _save(path: Path, found: Labelled, recipe: Recipe, inputs: Inputs, ids: str | None) -> str:
+def _save(path: Path, found: Labeled, recipe: Recipe, inputs: Inputs, ids: str | None) -> str:
     """Save the fitted model, or the labels of the rows by these ids, and return what is in it."""
     fitted = found.models[None]
     nonwear = [name for name, role in inputs.roles.items() if role == NONWEAR]

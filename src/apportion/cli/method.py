@@ -46,6 +46,6 @@ def estimator_of(method: MethodOptions) -> LPLLP:
 
 
 def run_in_options(model: LPLLP) -> Run:
-    """Return how a model was fitted, with the remedy of its status in words of the command line."""
+    """Return how a model was fitted, with the hint of its status in words of the command line."""
     run = run_of(model)
     return replace(run, status=in_options(run.status))

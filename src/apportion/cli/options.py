@@ -242,7 +242,7 @@ class FeatureOptions:
         Literal["median", "drop", "error"],
         _option(
             _FEATURES,
-            "A missing cell: the column's median stands in; the row is not labelled; or an error.",
+            "A missing cell: the column's median stands in; the row is not labeled; or an error.",
         ),
     ] = "median"
     scale: Annotated[

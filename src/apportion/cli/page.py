@@ -17,7 +17,7 @@ from apportion.bag_report import BagReport
 from apportion.cli.inputs import Inputs, times_of
 from apportion.cli.method import run_in_options
 from apportion.exceptions import OutputError
-from apportion.labeling.rows import Answer, Labelled
+from apportion.labeling.rows import Answer, Labeled
 from apportion.plotting._row_map import RowsMap
 from apportion.report import Contents, Run, require_tools
 from apportion.report.contents import maps_of, name_of
@@ -41,7 +41,7 @@ def command_line() -> str:
 
 
 def contents_of_fit(
-    found: Labelled,
+    found: Labeled,
     inputs: Inputs,
     *,
     ids: str | None,
@@ -49,7 +49,7 @@ def contents_of_fit(
     files: Iterable[Path | None],
     notes: Sequence[str],
 ) -> Contents:
-    """Return what there is to tell of rows that were just labelled."""
+    """Return what there is to tell of rows that were just labeled."""
     models = {group: (model, found.rows[group]) for group, model in found.models.items()}
     maps, no_map = maps_of(models)
     return contents_of(
@@ -83,7 +83,7 @@ def contents_of(
     files: Iterable[Path | None],
     notes: Sequence[str],
 ) -> Contents:
-    """Return what there is to tell of labelled rows."""
+    """Return what there is to tell of labeled rows."""
     times, _, why = times_of(inputs.table, inputs.times, inputs.roles)
     return Contents(
         title=title or f"Labels of {inputs.path.name}",

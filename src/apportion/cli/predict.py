@@ -19,7 +19,7 @@ from apportion._io.spreadsheet_safe import require_ending
 from apportion._io.tables import is_missing, plain_name
 from apportion._io.text import require_file
 from apportion._io.write import Outputs, require_writable
-from apportion._utils.progress import tell
+from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray
 from apportion.cli.answer import (
     answer_table,
@@ -29,7 +29,7 @@ from apportion.cli.answer import (
     times_to_write,
     write_answer,
 )
-from apportion.cli.console import CommandLineError, print_out, say, stages, with_exit_codes
+from apportion.cli.console import CommandLineError, print_notes, print_out, stages, with_exit_codes
 from apportion.cli.inputs import id_column, times_of
 from apportion.cli.known import require_column
 from apportion.cli.label import missing_notes, uncertain_notes
@@ -83,7 +83,7 @@ def predict(
         refuse_inputs(out.output, [model, readings])
         require_writable(out.output, force=out.force)
     with stages(out.quiet):
-        tell("reading")
+        report_progress("reading")
         require_file(model)
         saved = load_model(model)
         recipe = Recipe.from_json(saved.extra.get("recipe"))
@@ -102,7 +102,7 @@ def predict(
             )
         )
     notes += uncertain_notes(found, out.abstain_below)
-    say(notes, out.quiet)
+    print_notes(notes, out.quiet)
     ids = id_column(table, id)
     others = {*table.column_names} - {*recipe.names}
     kept = kept_columns(table, {*others, ids}, out.all_columns)
@@ -111,12 +111,12 @@ def predict(
     answer, more = answer_table(
         found, table, kept, recipe, out, numbered=ids is None, times=written_times
     )
-    say(more, out.quiet)
+    print_notes(more, out.quiet)
     with Outputs(force=out.force) as outputs:
         written = write_answer(answer, out, outputs)
         if out.json:
             print_out(as_json(_summary(found, notes, out.abstain_below)))
-    say(written, out.quiet)
+    print_notes(written, out.quiet)
 
 
 def _predicted(
@@ -135,7 +135,7 @@ def _predicted(
             "save the model again",
         )
     encoded = recipe.encode(table, place)
-    tell("predicting")
+    report_progress("predicting")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         masses = saved.model.predict_proba(encoded.rows)

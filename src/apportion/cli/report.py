@@ -15,10 +15,10 @@ from apportion._io.spreadsheet_safe import guarded
 from apportion._io.tables import plain_name
 from apportion._io.values import values_of
 from apportion._io.write import require_writable
-from apportion._utils.progress import tell
+from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.cli.answer import refuse_inputs, times_to_write
-from apportion.cli.console import say, stages, with_exit_codes
+from apportion.cli.console import print_notes, stages, with_exit_codes
 from apportion.cli.inputs import (
     Features,
     Inputs,
@@ -34,7 +34,7 @@ from apportion.cli.page import command_line, contents_of, require_page
 from apportion.cli.summary import read_summary, summary_in
 from apportion.exceptions import FileError, SupervisionError, counted, name_some
 from apportion.graphs import choose_graph
-from apportion.labeling.rows import Answer, Judged, judge, places_among, renumbered
+from apportion.labeling.rows import Answer, Judged, judge, places_among
 from apportion.plotting._row_map import RowsMap, map_of_graph
 from apportion.report import write_contents
 from apportion.report.contents import MOST_MAPS, maps_left_out, name_of, rows_a_map
@@ -48,7 +48,7 @@ def report(
     readings: Annotated[
         Path,
         typer.Argument(
-            help="The rows that were labelled: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file.",
+            help="The rows that were labeled: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file.",
             metavar="READINGS",
             show_default=False,
             readable=False,
@@ -103,7 +103,7 @@ def report(
 ) -> None:
     """Write the report of labels that are in a file already.
 
-    Nothing is labelled anew: given totals are compared with the labels as they are in the file, so
+    Nothing is labeled anew: given totals are compared with the labels as they are in the file, so
     that labels corrected by hand can be looked at too. Pass the options of bags and features that
     the labels were made with.
     """
@@ -136,8 +136,10 @@ def report(
         write_contents(page, output, force=force)
     more = saved.num_rows - len(answer.labels)
     if more > 0:
-        say([f"{counted(more, 'label')} of {labels.name} of other rows are not used"], quiet)
-    say([f"written: {output}, {counted(len(answer.labels), 'row')}"], quiet)
+        print_notes(
+            [f"{counted(more, 'label')} of {labels.name} of other rows are not used"], quiet
+        )
+    print_notes([f"written: {output}, {counted(len(answer.labels), 'row')}"], quiet)
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def _judged(answer: Answer, inputs: Inputs, decode: str) -> Judged:
     try:
         return judge(_with_uncertain(answer), inputs.known, decode)
     except SupervisionError as error:
-        raise renumbered(error, inputs.place) from None
+        raise error.placed(inputs.place) from None
 
 
 def _answer(saved: _Saved, inputs: Inputs, ids: str | None) -> tuple[Inputs, Answer]:
@@ -329,7 +331,7 @@ def _require_same(
 
 def _maps(inputs: Inputs, features: Features, judged: Judged) -> tuple[dict[str, RowsMap], str]:
     """Return maps of the rows, on graphs like those that labels are found on."""
-    tell("reading features")
+    report_progress("reading features")
     X = features.recipe.encode(inputs.table, inputs.place).rows
     groups = list(judged.rows.items())
     shown = groups[:MOST_MAPS]

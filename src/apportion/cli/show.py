@@ -10,33 +10,33 @@ from rich.table import Table
 
 from apportion._utils.typing import FloatArray
 from apportion.bag_report import BagReport
-from apportion.cli.console import printable, talk
+from apportion.cli.console import console, printable
 from apportion.exceptions import counted, plural
-from apportion.labeling.rows import REASONS, Labelled, places_among, reasons_of
+from apportion.labeling.rows import REASONS, Labeled, places_among, reasons_of
 from apportion.plotting._glossary import Explanations
 
 _MOST_BAGS = 12
 
 
-def show_report(found: Labelled, explain: Explanations) -> None:
+def show_report(found: Labeled, explain: Explanations) -> None:
     """Print given against assigned rows, by class and by bag, and how many rows have a reason."""
-    talk.print()
-    talk.print(_by_class(found, explain.bag))
+    console.print()
+    console.print(_by_class(found, explain.bag))
     _print_lines(explain.lines("confidence", "mass"))
     show_bags(found.report, explain, "; --json lists all")
     for code, count in reasons_of(found).items():
-        talk.print(f"{code}, {counted(count, 'row')}: {REASONS[code]}")
+        console.print(f"{code}, {counted(count, 'row')}: {REASONS[code]}")
 
 
 def show_bags(report: BagReport, explain: Explanations, more: str = "") -> None:
     """Print given against assigned rows by bag, and how many are off."""
     bag = explain.bag
     table, terms = _by_bag(report, bag)
-    talk.print(table)
+    console.print(table)
     if len(report.ids) > _MOST_BAGS:
-        talk.print(f"… and {len(report.ids) - _MOST_BAGS:,} more {plural(bag)}{more}")
+        console.print(f"… and {len(report.ids) - _MOST_BAGS:,} more {plural(bag)}{more}")
     _print_lines(explain.lines(bag, *terms))
-    talk.print(
+    console.print(
         f"{report.error():.1%} of the rows in {plural(bag)} would have to change class for every "
         f"{bag} to meet its totals"
     )
@@ -44,10 +44,10 @@ def show_bags(report: BagReport, explain: Explanations, more: str = "") -> None:
 
 def _print_lines(lines: Sequence[str]) -> None:
     for line in lines:
-        talk.print(f"  {line}")
+        console.print(f"  {line}")
 
 
-def _by_class(found: Labelled, bag: str) -> Table:
+def _by_class(found: Labeled, bag: str) -> Table:
     """Return one line per class."""
     report = found.report
     table = _table(f"rows in {plural(bag)}, by class", ("class", "given", "assigned", "confidence"))
@@ -74,7 +74,7 @@ def _by_bag(report: BagReport, bag: str) -> tuple[Table, list[str]]:
         for k in range(len(names))
     ]
     widths = [max(len(line[h]) for line in [classes, *cells]) + 3 for h in range(len(classes))]
-    fits = sum(widths) + max(map(len, names)) + 12 <= talk.width
+    fits = sum(widths) + max(map(len, names)) + 12 <= console.width
     if fits:
         table = _table(f"rows by {bag}, given → assigned", (bag, "rows", *classes))
     else:

@@ -13,7 +13,7 @@ import apportion
 from apportion._io.text import require_file
 from apportion.cli.method import run_in_options
 from apportion.exceptions import FileError
-from apportion.labeling.rows import Answer, Labelled, kept_and_uncertain, reasons_of
+from apportion.labeling.rows import Answer, Labeled, kept_and_uncertain, reasons_of
 from apportion.report import Run
 
 _KEY = b"apportion"
@@ -43,7 +43,7 @@ class SavedRun:
 
 
 def summary_of(
-    found: Labelled,
+    found: Labeled,
     rules: list[str],
     notes: list[str],
     command: str,
@@ -147,7 +147,7 @@ def _run(model: dict[str, Any]) -> Run:
         settings={str(key): str(value) for key, value in model["settings"].items()},
         graph=str(model["graph"]),
         status=str(model["status"]),
-        as_asked=bool(model["as_asked"]),
+        success=bool(model["success"]),
         n_iter=None if model["n_iter"] is None else int(model["n_iter"]),
         energies=[float(one) for one in model["energies"]],
         stationarity=None if model["stationarity"] is None else float(model["stationarity"]),

@@ -12,9 +12,9 @@ import typer
 from apportion._io.read import place_in, read_columns
 from apportion._io.spreadsheet_safe import require_ending
 from apportion._io.write import Outputs, require_writable
-from apportion._utils.progress import tell
+from apportion._utils.progress import report_progress
 from apportion.cli.answer import TimeColumn, refuse_inputs, write_answer
-from apportion.cli.console import say, stages, with_exit_codes
+from apportion.cli.console import print_notes, stages, with_exit_codes
 from apportion.cli.options import OutputOptions
 from apportion.plotting._timeline_data import SECOND
 from apportion.plotting._timestamps import carries_dates
@@ -120,7 +120,7 @@ def windows(
         require_writable(output, force=force)
     asked = {"participant": participant, "start": start, "end": end, "sensor": sensor}
     with stages(quiet):
-        tell("reading")
+        report_progress("reading")
         table = read_columns(events, encoding=encoding)
         found = windows_of_events(
             table,
@@ -130,12 +130,12 @@ def windows(
             time_format=time_format,
             place=partial(place_in, events, encoding=encoding),
         )
-    say(found.notes, quiet)
+    print_notes(found.notes, quiet)
     out = OutputOptions(output=output, force=force, quiet=quiet)
     in_parquet = output is not None and output.suffix.lower() == ".parquet"
     with Outputs(force=force) as outputs:
         written = write_answer(_table(found, share, in_parquet), out, outputs)
-    say(written, quiet)
+    print_notes(written, quiet)
 
 
 def _table(found: EventWindows, share: bool, in_parquet: bool) -> Any:

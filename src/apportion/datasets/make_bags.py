@@ -1,4 +1,4 @@
-"""Making bags out of labelled data, for experiments."""
+"""Making bags out of labeled data, for experiments."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def make_bags(
     classes: Sequence[Hashable] | None = None,
     random_state: Any = None,
 ) -> tuple[IntArray, Totals]:
-    """Return bags over labelled rows, and their exact totals.
+    """Return bags over labeled rows, and their exact totals.
 
     Parameters
     ----------
-    X : array-like of shape (n_rows, n_features) or None
+    X : array-like of shape (n_samples, n_features) or None
         Rows; only the strategies `"feature"` and `"cluster"` look at them.
-    y : array-like of shape (n_rows,) or (n_rows, n_classes)
+    y : array-like of shape (n_samples,) or (n_samples, n_classes)
         True labels; or each row's shares of the classes, whose sums are the bags' masses.
     n_bags : int, optional
         The number of bags. Bags of `"random"`, `"feature"` and `"time"` are of equal size.
@@ -63,12 +63,12 @@ def make_bags(
         - `"time"`: consecutive rows, cut into bags of equal size, of `sizes`, or of `period`.
     feature : int, optional
         The column of X for `"feature"`; by default the first.
-    time : array-like of shape (n_rows,), optional
+    time : array-like of shape (n_samples,), optional
         When each row was recorded, for `"time"`; by default rows are in the order of time.
     period : float or timedelta, optional
         For `"time"`, instead of `n_bags`: the time a bag covers, in the unit of `time`, counted
         from 0; in seconds where `time` holds dates.
-    groups : array-like of shape (n_rows,), optional
+    groups : array-like of shape (n_samples,), optional
         For `"time"` with a `period`: whose rows they are; no bag holds rows of two groups.
     classes : sequence, optional
         The classes: all, where some may be absent from `y`; the columns' names, where `y` holds
@@ -78,7 +78,7 @@ def make_bags(
 
     Returns
     -------
-    bags : ndarray of shape (n_rows,)
+    bags : ndarray of shape (n_samples,)
         Each row's bag, 0 … n_bags - 1.
     totals : Totals
         The shares that the bags really have.
@@ -95,23 +95,23 @@ def make_bags(
     """
     strategy = _strategy(strategy, n_bags, proportions, sizes, period)
     _refuse_unused(strategy, feature=feature, time=time, groups=groups, period=period)
-    n_rows = len(y)
+    n_samples = len(y)
     rng = check_random_state(random_state)
     if strategy == "cluster":
-        bags = KMeans(n_bags, n_init=10, random_state=rng).fit_predict(_rows(X, n_rows))
+        bags = KMeans(n_bags, n_init=10, random_state=rng).fit_predict(_rows(X, n_samples))
     elif period is not None:
-        bags = _periods(time, period, groups, n_rows)
+        bags = _periods(time, period, groups, n_samples)
     elif strategy == "proportions":
-        counts = _sizes(n_rows, len(proportions), sizes)
+        counts = _sizes(n_samples, len(proportions), sizes)
         bags = _deal(y, proportions, counts, classes, rng)
     elif strategy == "random":
-        in_turn = None if n_bags is None else np.arange(n_rows) % n_bags
-        bags = rng.permutation(_in_a_row(n_rows, n_bags, sizes) if in_turn is None else in_turn)
+        in_turn = None if n_bags is None else np.arange(n_samples) % n_bags
+        bags = rng.permutation(_in_a_row(n_samples, n_bags, sizes) if in_turn is None else in_turn)
     else:
-        along = _rows(X, n_rows)[:, feature or 0] if strategy == "feature" else time
-        bags = np.empty(n_rows, dtype=np.intp)
-        order = np.argsort(_moments(along, strategy, n_rows), kind="stable")
-        bags[order] = _in_a_row(n_rows, n_bags, sizes)
+        along = _rows(X, n_samples)[:, feature or 0] if strategy == "feature" else time
+        bags = np.empty(n_samples, dtype=np.intp)
+        order = np.argsort(_moments(along, strategy, n_samples), kind="stable")
+        bags[order] = _in_a_row(n_samples, n_bags, sizes)
     bags = bags.astype(np.intp)
     return bags, Totals.from_labels(y, bags, classes=classes)
 
@@ -170,29 +170,29 @@ def _refuse_unused(
             raise ValueError(f"The '{name}' parameter of make_bags goes with {what}.")
 
 
-def _rows(X: Any, n_rows: int) -> FloatArray:
+def _rows(X: Any, n_samples: int) -> FloatArray:
     X = np.asarray(X, dtype=np.float64)
-    if X.ndim != 2 or len(X) != n_rows:
+    if X.ndim != 2 or len(X) != n_samples:
         raise ValueError(
-            f"This strategy looks at X, which must have {n_rows} rows and some columns. "
+            f"This strategy looks at X, which must have {n_samples} rows and some columns. "
             f"Got shape {X.shape}."
         )
     return X
 
 
-def _per_row(values: Any, name: str, n_rows: int) -> AnyArray:
+def _per_row(values: Any, name: str, n_samples: int) -> AnyArray:
     values = np.asarray(values)
-    if values.shape != (n_rows,):
+    if values.shape != (n_samples,):
         raise ValueError(
-            f"The '{name}' parameter must have one value for each of the {n_rows} rows. "
+            f"The '{name}' parameter must have one value for each of the {n_samples} rows. "
             f"Got shape {values.shape}."
         )
     return values
 
 
-def _moments(time: Any, name: str, n_rows: int) -> FloatArray:
+def _moments(time: Any, name: str, n_samples: int) -> FloatArray:
     """Return one number a row, seconds where dates are given; by default the row's place."""
-    values = _per_row(np.arange(n_rows) if time is None else time, name, n_rows)
+    values = _per_row(np.arange(n_samples) if time is None else time, name, n_samples)
     if values.dtype.kind == "M":
         values = np.where(np.isnat(values), np.nan, values.astype("datetime64[ns]").astype(float))
         values = values / 1e9
@@ -203,35 +203,35 @@ def _moments(time: Any, name: str, n_rows: int) -> FloatArray:
     return moments
 
 
-def _sizes(n_rows: int, n_bags: int | None, sizes: Sequence[int] | None) -> IntArray:
+def _sizes(n_samples: int, n_bags: int | None, sizes: Sequence[int] | None) -> IntArray:
     """Return the wanted numbers of rows, as equal as possible by default."""
     if sizes is None:
         assert n_bags is not None
-        return np.bincount(np.arange(n_rows) % n_bags, minlength=n_bags)
+        return np.bincount(np.arange(n_samples) % n_bags, minlength=n_bags)
     wanted = np.asarray(sizes)
     if wanted.dtype.kind not in "iu":
         raise ValueError(f"The sizes of bags must be whole numbers. Got {wanted.tolist()}.")
-    if wanted.sum() != n_rows or (wanted < 0).any() or n_bags not in (None, len(wanted)):
+    if wanted.sum() != n_samples or (wanted < 0).any() or n_bags not in (None, len(wanted)):
         raise ValueError(
-            f"The sizes of {'the' if n_bags is None else n_bags} bags must sum to the {n_rows} "
+            f"The sizes of {'the' if n_bags is None else n_bags} bags must sum to the {n_samples} "
             f"rows. Got {wanted.tolist()}, which sum to {wanted.sum()}."
         )
     return wanted.astype(np.intp)
 
 
-def _in_a_row(n_rows: int, n_bags: int | None, sizes: Sequence[int] | None) -> IntArray:
-    counts = _sizes(n_rows, n_bags, sizes)
+def _in_a_row(n_samples: int, n_bags: int | None, sizes: Sequence[int] | None) -> IntArray:
+    counts = _sizes(n_samples, n_bags, sizes)
     return np.repeat(np.arange(len(counts)), counts)
 
 
-def _periods(time: Any, period: Any, groups: Any, n_rows: int) -> IntArray:
+def _periods(time: Any, period: Any, groups: Any, n_samples: int) -> IntArray:
     """Return the number of each row's period of time, counted over all groups."""
     length = seconds(period) if is_duration(period) else float(period)
     if not length > 0:
         raise ValueError(f"The 'period' parameter of make_bags must be positive. Got {period!r}.")
-    block = np.floor(_moments(time, "time", n_rows) / length)
-    whose = np.zeros(n_rows) if groups is None else factorize(groups, "group")[0]
-    _per_row(whose, "groups", n_rows)
+    block = np.floor(_moments(time, "time", n_samples) / length)
+    whose = np.zeros(n_samples) if groups is None else factorize(groups, "group")[0]
+    _per_row(whose, "groups", n_samples)
     return np.unique(np.column_stack([whose, block]), axis=0, return_inverse=True)[1].ravel()
 
 

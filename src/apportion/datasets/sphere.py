@@ -130,7 +130,7 @@ class SphereWindows:
             start=self.start[rows],
         )
 
-    def labelled(self) -> SphereWindows:
+    def labeled(self) -> SphereWindows:
         """Return the windows that somebody annotated."""
         return self.take(np.flatnonzero(~np.isnan(self.shares).any(axis=1)))
 
@@ -234,13 +234,13 @@ def _recording(folder: Path, setting: str, context: int) -> dict[str, Any]:
         total, _ = compared(np.nansum(shares[off[0]]), 1.0)
         raise ValueError(
             f"{folder / 'targets.csv'}, line {off[0] + 2}: the shares of the activities sum to "
-            f"{total}. Allowed: 1, or a blank line. To mend: get the file anew."
+            f"{total}. Allowed: 1, or a blank line. Hint: get the file anew."
         )
     shares[known] = np.nan_to_num(shares[known])
     if not np.array_equal(start, np.arange(len(start))):
         raise ValueError(
             f"{folder / 'targets.csv'}: the windows do not start at 0, 1, 2, … seconds. Allowed: "
-            "every second once, in order. To mend: get the file anew."
+            "every second once, in order. Hint: get the file anew."
         )
     names, X = (
         (BASELINE_COLUMNS, _baseline(folder, len(start)))
@@ -266,7 +266,7 @@ def _baseline(folder: Path, n_windows: int) -> FloatArray:
         if len(X) != n_windows:
             raise ValueError(
                 f"{shipped} has {len(X)} rows and targets.csv has {n_windows}. Allowed: as many. "
-                "To mend: get both files anew."
+                "Hint: get both files anew."
             )
         return X
     return baseline_features(folder, n_windows)
@@ -321,7 +321,7 @@ def _read(path: Path, numbers: Sequence[str], text: Sequence[str] = ()) -> dict[
         raise ValueError(
             f"{path} is not as expected: {error}. Allowed: a table with the columns "
             f"{', '.join(list(wanted)[:6])}{' …' if len(wanted) > 6 else ''}, numbers or blanks. "
-            "To mend: get the file anew."
+            "Hint: get the file anew."
         ) from error
     columns = {name: table[name].to_numpy() for name in wanted}
     return {name: np.array(column) for name, column in columns.items()}

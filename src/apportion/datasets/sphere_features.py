@@ -53,9 +53,9 @@ def window_statistics(time: FloatArray, values: FloatArray, n_windows: int) -> F
     n, last = count[filled], np.cumsum(count)[filled] - 1
     first = last - n + 1
     mean = np.bincount(owner, ordered, n_windows)[filled] / n
-    centred = ordered - np.repeat(mean, n)
+    centerd = ordered - np.repeat(mean, n)
     table[filled, 0] = mean
-    table[filled, 1] = np.sqrt(np.bincount(owner, centred**2, n_windows)[filled] / n)
+    table[filled, 1] = np.sqrt(np.bincount(owner, centerd**2, n_windows)[filled] / n)
     table[filled, 2] = ordered[first]
     table[filled, 3] = (ordered[first + (n - 1) // 2] + ordered[first + n // 2]) / 2
     table[filled, 4] = ordered[last]
@@ -194,8 +194,8 @@ def _mean_and_std(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     there = ~np.isnan(values)
     count = np.maximum(there.sum(axis=1), 1)
     mean = np.where(there, values, 0.0).sum(axis=1) / count
-    centred = np.where(there, values - np.expand_dims(mean, 1), 0.0)
-    deviation = np.sqrt((centred**2).sum(axis=1) / count)
+    centerd = np.where(there, values - np.expand_dims(mean, 1), 0.0)
+    deviation = np.sqrt((centerd**2).sum(axis=1) / count)
     nothing = ~there.any(axis=1)
     return np.where(nothing, np.nan, mean), np.where(nothing, np.nan, deviation)
 

@@ -40,13 +40,13 @@ class PropSVMProblem:
     ----------
     linear : bool
         Whether X holds features, with φ(x) = x, and not similarities.
-    X : ndarray of shape (n_rows, n_features) or (n_rows, n_rows)
+    X : ndarray of shape (n_samples, n_features) or (n_samples, n_samples)
         Rows, or the similarities φ(x)·φ(z) of all pairs.
     groups : Groups
         The open rows by bag.
     lower, upper : ndarray of shape (n_bags,)
         Bounds of the number of positive rows.
-    fixed : ndarray of shape (n_rows,)
+    fixed : ndarray of shape (n_samples,)
         Given labels, 0 = none.
     C, C_p : float
         Weights of the hinge loss and of the proportion loss.
@@ -103,7 +103,7 @@ class PropSVMProblem:
         return y
 
     def objective(self, machine: Machine, y: FloatArray, C: float) -> float:
-        """Return what is minimised."""
+        """Return what is minimized."""
         positive = self.groups.sum((y > 0).astype(np.float64))
         off = np.maximum(np.maximum(self.lower - positive, positive - self.upper), 0.0)
         return machine.energy + C * float(_hinge(y * machine.f).sum()) + self.C_p * float(off.sum())
@@ -174,7 +174,7 @@ def alternating_svm(
 def _best_counts(
     gain: FloatArray, codes: IntArray, lower: FloatArray, upper: FloatArray, C_p: float
 ) -> IntArray:
-    """Return, per bag, the r that minimises C_p distance(r, [l, u]) - (sum of its r largest gains).
+    """Return, per bag, the r that minimizes C_p distance(r, [l, u]) - (sum of its r largest gains).
 
     Gains come bag by bag, falling within a bag.
     """

@@ -92,7 +92,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
+        X : array-like of shape (n_samples, n_features)
             New rows; where similarities are precomputed, those to the fitted rows.
         bags, proportions : optional
             Bag ids and totals of the new rows, where these are known: labels then follow `decode`
@@ -100,7 +100,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_rows,)
+        ndarray of shape (n_samples,)
         """
         X = self._checked_new_rows(X)
         if bags is None and proportions is None:
@@ -125,7 +125,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_rows, n_classes)
+        ndarray of shape (n_samples, n_classes)
             Columns in the order of `classes_`.
         """
         F = self._soft_labels(self._checked_new_rows(X))
@@ -147,11 +147,11 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
+        X : array-like of shape (n_samples, n_features)
             Rows.
-        y : array-like of shape (n_rows,), optional
+        y : array-like of shape (n_samples,), optional
             True labels.
-        sample_weight : array-like of shape (n_rows,), optional
+        sample_weight : array-like of shape (n_samples,), optional
             Weights of the rows, with `y` only.
         bags, proportions
             Bag ids and totals, where there are no labels.
@@ -223,7 +223,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
     ) -> FloatArray:
         """Return soft labels, or those of an estimator fitted first, reconciled with the bags."""
         prior = getattr(self, name)
-        expected = (matched.n_rows, matched.n_classes)
+        expected = (matched.n_samples, matched.n_classes)
         allowed = (
             f"The {name!r} parameter of {type(self).__name__} must be None, an estimator with "
             "fit(X, y, bags=, proportions=) and predict_proba, or finite soft labels of 0 and "
@@ -287,7 +287,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
             names = getattr(self, "feature_names_in_", None)
             column = f"column {j}" if names is None else f"column {names[j]!r}"
             raise ValueError(
-                f"row {i}, {column}: found {kind}. Allowed: finite numbers. To mend: fill the cell "
+                f"row {i}, {column}: found {kind}. Allowed: finite numbers. Hint: fill the cell "
                 "(e.g. sklearn.impute.SimpleImputer) or drop the row."
             )
         require_squares(largest)

@@ -1,4 +1,4 @@
-"""Expectation–maximisation around any classifier: soft labels and a rule, found in turn."""
+"""Expectation–maximization around any classifier: soft labels and a rule, found in turn."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class QuantileBins(TransformerMixin, BaseEstimator):
         return np.column_stack(columns)
 
 
-def expectation_maximisation(
+def expectation_maximization(
     X: FloatArray,
     bags: Bags,
     learner: Any,

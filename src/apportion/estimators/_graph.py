@@ -22,7 +22,7 @@ from apportion.exceptions import (
     AmbiguousTotalsWarning,
     DuplicateRowsWarning,
     IsolatedRowsWarning,
-    MissedNeighboursWarning,
+    MissedNeighborsWarning,
     name_some,
     users_level,
 )
@@ -33,7 +33,7 @@ from apportion.graphs import (
     PrecomputedGraph,
     RBFGraph,
     choose_graph,
-    weighted_neighbours,
+    weighted_neighbors,
 )
 from apportion.supervision.bags import Bags
 
@@ -85,7 +85,7 @@ class GraphClassifier(BagClassifier):
                 ),
                 stacklevel=users_level(),
             )
-        return weighted_neighbours(weights, self._heard, self._overall)
+        return weighted_neighbors(weights, self._prototype_labels, self._overall)
 
     def _under_totals(self, F: FloatArray, matched: Bags) -> FloatArray:
         project = MassProjection(matched, np.ones(len(F)))
@@ -120,20 +120,20 @@ class GraphClassifier(BagClassifier):
         """Keep the graph beside what every estimator keeps."""
         self._store(matched, F, by_quota)
         self.graph_ = graph
-        self._heard = graph.voices(self._voices)
+        self._prototype_labels = graph.prototype_labels(self._voices)
         self._overall = matched.overall
 
     def _answers(self) -> dict[str, FloatArray]:
         """Return what new rows are told: what those say whom they ask, and shares for the rest."""
-        return {"voices": self._heard, "overall": self._overall}
+        return {"voices": self._prototype_labels, "overall": self._overall}
 
     def _restore(self, classes: AnyArray, graph: Graph, answers: Mapping[str, FloatArray]) -> None:
         """Keep what `predict` needs, with a graph that knows new rows only."""
         self.classes_ = classes
         self.graph_ = graph
-        self._heard, self._overall = answers["voices"], answers["overall"]
-        if graph.voices_are_of == "rows":
-            self.label_distributions_ = self._heard
+        self._prototype_labels, self._overall = answers["voices"], answers["overall"]
+        if graph.prototypes_are == "rows":
+            self.label_distributions_ = self._prototype_labels
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -147,8 +147,8 @@ def warn_of_graph(graph: Graph) -> None:
     """Warn of rows that are hardly tied to any other, and of rows that equal too many others."""
     if isinstance(graph, KNNGraph) and graph.recall_ < graph.recall:
         _warn(
-            MissedNeighboursWarning,
-            f"The search finds {graph.recall_:.1%} of the true neighbours of a sample, less than "
+            MissedNeighborsWarning,
+            f"The search finds {graph.recall_:.1%} of the true neighbors of a sample, less than "
             f"the {graph.recall:.1%} asked for: groups of rows are too tight, for their distance "
             "from each other, for single precision.",
             "{exact_search}",
@@ -157,19 +157,19 @@ def warn_of_graph(graph: Graph) -> None:
     if crowded.size:
         _warn(
             DuplicateRowsWarning,
-            f"{crowded.size} of {graph.n_rows_} rows equal all of their nearest neighbours (rows "
+            f"{crowded.size} of {graph.n_samples_} rows equal all of their nearest neighbors (rows "
             f"{name_some(crowded)}): distances say little about them.",
             "Add measurements that tell them apart (the time of recording seldom does), or use "
-            "more neighbours ({n_neighbors}).",
+            "more neighbors ({n_neighbors}).",
         )
     weak = graph.weak_rows()
-    if weak.size and graph.n_rows_ > 1:
+    if weak.size and graph.n_samples_ > 1:
         alone = int((graph.strengths[weak] == 0).sum())
         _warn(
             IsolatedRowsWarning,
-            f"{weak.size} of {graph.n_rows_} rows have almost no similar row, {alone} of them none "
-            f"at all (rows {name_some(weak)}): they stay near the shares of their totals.",
-            "Look for outliers and unscaled features, or use a graph with more neighbours "
+            f"{weak.size} of {graph.n_samples_} rows have almost no similar row, {alone} of them "
+            f"none at all (rows {name_some(weak)}): they stay near the shares of their totals.",
+            "Look for outliers and unscaled features, or use a graph with more neighbors "
             "({n_neighbors}).",
         )
 
@@ -180,21 +180,21 @@ def warn_of_unsupervised_rows(graph: Graph, bags: Bags) -> None:
     if unknown.size:
         _warn(
             IsolatedRowsWarning,
-            f"{unknown.size} of {bags.n_rows} rows are out of reach of any known total or label "
+            f"{unknown.size} of {bags.n_samples} rows are out of reach of any known total or label "
             f"(rows {name_some(unknown)}): they keep the overall class shares.",
-            "Give totals for them, label a row among them, or use a graph with more neighbours "
+            "Give totals for them, label a row among them, or use a graph with more neighbors "
             "({n_neighbors}).",
         )
 
 
 def warn_of_solution(solution: Solution, tol: float) -> None:
     """Warn of a run that did not converge, and of totals that admit several answers."""
-    if not solution.as_asked:
+    if not solution.success:
         status = solution.status.value
         _warn(
             ConvergenceWarning,
             f"LP-LLP {status.facts}",
-            f"{status.remedy} (after {solution.n_iter} iterations: stationarity "
+            f"{status.hint} (after {solution.n_iter} iterations: stationarity "
             f"{solution.stationarity:.1e}, constraint residual {solution.residual:.1e}, "
             f"tol {tol:g}).",
         )
@@ -214,19 +214,19 @@ def warn_of_solution(solution: Solution, tol: float) -> None:
         also = f" ({stopped})" if solution.probes_left else ""
         _warn(
             AmbiguousTotalsWarning,
-            f"The totals admit several labellings: {solution.n_starts} starts ended in different "
+            f"The totals admit several labelings: {solution.n_starts} starts ended in different "
             f"soft labels of equal energy, and the one with the smoothest labels was kept{also}.",
             "More totals, totals that differ more, {labels}, or a graph that ties "
-            "separate groups of rows together (more neighbours: {n_neighbors}) would decide.",
+            "separate groups of rows together (more neighbors: {n_neighbors}) would decide.",
         )
     elif solution.probes_left:
         _warn(
             AmbiguousTotalsWarning,
-            f"Whether the totals admit several labellings is not known: {stopped}.",
+            f"Whether the totals admit several labelings is not known: {stopped}.",
             "Raise {n_probes} to let them take longer, or {tol} to let every run end sooner; with "
             "{n_probes} 0 nothing is compared.",
         )
 
 
-def _warn(category: type[Warning], facts: str, remedy: str) -> None:
-    warnings.warn(Advice(facts, remedy), category, stacklevel=users_level())
+def _warn(category: type[Warning], facts: str, hint: str) -> None:
+    warnings.warn(Advice(facts, hint), category, stacklevel=users_level())

@@ -19,7 +19,7 @@ from apportion.estimators._kernels import (
     KERNELS,
     Expansion,
     Kernel,
-    centre_of,
+    center_of,
     moved,
     resolve_kernel,
 )
@@ -29,9 +29,9 @@ from apportion.supervision.bags import Bags
 
 
 class InductiveClassifier(BagClassifier):
-    """A rule learnt from bags; labels of the fitted rows come from the rule and the bags' totals.
+    """A rule learned from bags; labels of the fitted rows come from the rule and the bags' totals.
 
-    `predict` without totals is the rule alone. Rows and bags are learnt from in an order that
+    `predict` without totals is the rule alone. Rows and bags are learned from in an order that
     their features fix, so that no answer depends on the order of the input.
     """
 
@@ -43,11 +43,11 @@ class InductiveClassifier(BagClassifier):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
+        X : array-like of shape (n_samples, n_features)
             Rows; similarities of all pairs with a precomputed kernel.
-        y : array-like of shape (n_rows,), optional
+        y : array-like of shape (n_samples,), optional
             Labels of some rows; None or NaN = not known. They are kept.
-        bags : array-like of shape (n_rows,), optional
+        bags : array-like of shape (n_samples,), optional
             Bag ids, anything hashable; missing = in no bag.
         proportions : Totals, dataframe, mapping or array, optional
             The bags' totals: see `Totals`.
@@ -98,7 +98,7 @@ class KernelClassifier(InductiveClassifier):
     """A rule f(x) = Σ_j k(x - m, x_j - m) β_j + b, with m the mean of the fitted rows.
 
     Sums of squares and products of rows far from 0 would hold what rows have in common, and
-    lose what tells them apart. A kernel of the user's, and a precomputed one, see no centre.
+    lose what tells them apart. A kernel of the user's, and a precomputed one, see no center.
     """
 
     kernel: Any
@@ -134,14 +134,14 @@ class KernelClassifier(InductiveClassifier):
 
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
         as_they_are = callable(self.kernel) or not self._sees_features
-        centre = None if as_they_are else centre_of(X)
-        X = moved(X, centre)
+        center = None if as_they_are else center_of(X)
+        X = moved(X, center)
         kernel = resolve_kernel(self.kernel, self.gamma, self.degree, self.coef0, X)
         f = self._expansion(X, kernel, bags, seed)
-        self.expansion_ = replace(f.compact(), centre=centre)
+        self.expansion_ = replace(f.compact(), center=center)
 
     def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
-        """Return the rule for rows that are centred, as X is."""
+        """Return the rule for rows that are centerd, as X is."""
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Tags:
@@ -161,12 +161,12 @@ class MarginClassifier(KernelClassifier):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
+        X : array-like of shape (n_samples, n_features)
             New rows; with a precomputed kernel, their similarities to the fitted rows.
 
         Returns
         -------
-        ndarray of shape (n_rows,) or (n_rows, n_classes)
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
             For two classes one value, positive for `classes_[1]`.
         """
         X = self._checked_new_rows(X)
@@ -222,7 +222,7 @@ def feature_order(X: FloatArray | None, bags: Bags) -> tuple[IntArray, IntArray]
     equal ones by their totals. Without features rows and bags stay.
     """
     if X is None:
-        return np.arange(bags.n_rows), np.arange(len(bags.ids))
+        return np.arange(bags.n_samples), np.arange(len(bags.ids))
     hashes = row_hashes(X)
     contents: AnyArray = np.zeros(len(bags.ids) + 1, dtype=np.uint64)
     np.add.at(contents, bags.codes, scramble(hashes))
@@ -246,5 +246,5 @@ def _refuse_unless_symmetric(gram: FloatArray) -> None:
         one_way, other = compared(gram[i, j], gram[j, i])
         raise ValueError(
             f"A precomputed kernel must be symmetric. Rows {i} and {j} have {one_way} one way "
-            f"and {other} the other. To mend: K = (K + K.T) / 2."
+            f"and {other} the other. Hint: K = (K + K.T) / 2."
         )

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.svm import SVR
 
 from apportion._utils.typing import FloatArray
-from apportion.estimators._kernels import LIBSVM_ITERATIONS, Expansion, Kernel, centred
+from apportion.estimators._kernels import LIBSVM_ITERATIONS, Expansion, Kernel, centerd
 from apportion.estimators._known_bags import KnownBags
 
 _REACH = 10.0
@@ -28,7 +28,7 @@ def inverse_calibration(
     clipped to [clip, 1 - clip]; |·|_ε is 0 within ±ε. Bags known in part weigh less. Without C it
     is 10 divided by the variance of the rows in the kernel's feature space; it is returned too.
 
-    libsvm sees bag means centred and in units of that variance, which changes nothing but b and how
+    libsvm sees bag means centerd and in units of that variance, which changes nothing but b and how
     well it does.
     """
     averages = bags.groups.averages()
@@ -42,7 +42,7 @@ def inverse_calibration(
         offset = float(weights @ means @ weights)
     variance = float(weights @ (averages @ own)) - offset
     variance = variance if variance > 0 else 1.0
-    means, level = centred(means, kernel.linear, weights)
+    means, level = centerd(means, kernel.linear, weights)
     C = _REACH / variance if C is None else C
 
     shares = np.clip(bags.shares[:, tasks], clip, 1.0 - clip)

@@ -61,7 +61,7 @@ class Kernel:
             i, j = np.argwhere(~np.isfinite(found))[0]
             raise ValueError(
                 f"The kernel {self.name!r} of two rows is {found[i, j]}. Allowed: finite numbers. "
-                "To mend: rescale the features; a polynomial needs a whole degree."
+                "Hint: rescale the features; a polynomial needs a whole degree."
             )
         return found
 
@@ -122,13 +122,13 @@ class Expansion:
     ----------
     kernel : Kernel
         k.
-    rows : ndarray of shape (n_rows, n_features)
+    rows : ndarray of shape (n_samples, n_features)
         The z_j.
-    weights : ndarray of shape (n_rows, n_functions)
+    weights : ndarray of shape (n_samples, n_functions)
         β.
     intercept : ndarray of shape (n_functions,)
         b.
-    centre : ndarray of shape (n_features,), or None
+    center : ndarray of shape (n_features,), or None
         m; None where the kernel sees the rows as they are.
     """
 
@@ -136,11 +136,11 @@ class Expansion:
     rows: FloatArray
     weights: FloatArray
     intercept: FloatArray
-    centre: FloatArray | None = None
+    center: FloatArray | None = None
 
     def __call__(self, X: FloatArray) -> FloatArray:
         """Return the functions' values, of shape (n_new, n_functions)."""
-        return self.kernel.times(moved(X, self.centre), self.rows, self.weights) + self.intercept
+        return self.kernel.times(moved(X, self.center), self.rows, self.weights) + self.intercept
 
     def compact(self) -> Expansion:
         """Return the same functions, without rows of weight 0; a linear one as coefficients."""
@@ -158,10 +158,10 @@ class Expansion:
 
     @property
     def constant(self) -> FloatArray:
-        """The intercepts of `coefficients`, which are those of rows that are not centred."""
-        if self.centre is None:
+        """The intercepts of `coefficients`, which are those of rows that are not centerd."""
+        if self.center is None:
             return self.intercept
-        return np.asarray(self.intercept - self.coefficients @ self.centre)
+        return np.asarray(self.intercept - self.coefficients @ self.center)
 
 
 def resolve_kernel(kernel: Any, gamma: Any, degree: float, coef0: float, X: FloatArray) -> Kernel:
@@ -172,7 +172,7 @@ def resolve_kernel(kernel: Any, gamma: Any, degree: float, coef0: float, X: Floa
     return Kernel(kernel, float(gamma), float(degree), float(coef0))
 
 
-def centre_of(X: FloatArray) -> FloatArray:
+def center_of(X: FloatArray) -> FloatArray:
     """Return the mean of the rows, to the last digit or so however far from 0 they lie.
 
     The first mean is off by the rounding of n sums of large numbers. The mean of what then remains,
@@ -180,19 +180,19 @@ def centre_of(X: FloatArray) -> FloatArray:
 
     Examples
     --------
-    >>> (centre_of(np.array([[1.0], [2.0], [6.0]]) + 2.0**40) - 2.0**40).tolist()
+    >>> (center_of(np.array([[1.0], [2.0], [6.0]]) + 2.0**40) - 2.0**40).tolist()
     [3.0]
     """
     rough = X.mean(axis=0, dtype=np.float64)
     return np.asarray(rough + (X - rough).mean(axis=0))
 
 
-def moved(X: FloatArray, centre: FloatArray | None) -> FloatArray:
-    """Return the rows seen from the centre, in double precision; as they are without one."""
-    return X if centre is None else np.asarray(X - centre)
+def moved(X: FloatArray, center: FloatArray | None) -> FloatArray:
+    """Return the rows seen from the center, in double precision; as they are without one."""
+    return X if center is None else np.asarray(X - center)
 
 
-def centred(inner: FloatArray, linear: bool, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+def centerd(inner: FloatArray, linear: bool, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return rows, or their similarities, moved so that their weighted mean is the origin.
 
     With them their similarities s to that mean: a machine with dual weights β, Σ β = 0, found on
@@ -219,7 +219,7 @@ class KernelFeatures(NamedTuple):
 
 
 def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatures:
-    """Return features by Cholesky factorisation with pivots, K ≈ L Lᵀ and Z = L.
+    """Return features by Cholesky factorization with pivots, K ≈ L Lᵀ and Z = L.
 
     Each step takes the row that is explained least so far, until none is left or there are
     `max_rank`: then it is the Nyström approximation on these rows. Only their columns of K are
@@ -269,8 +269,8 @@ def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatu
     return KernelFeatures(Z, np.array(pivots, dtype=np.intp), V, unexplained)
 
 
-def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
+def row_blocks(n_samples: int, width: int) -> Iterator[slice]:
     """Yield slices of the rows such that a block of `width` columns stays small."""
     step = max(1, _BLOCK_BYTES // (8 * max(width, 1)))
-    for first in range(0, n_rows, step):
+    for first in range(0, n_samples, step):
         yield slice(first, first + step)

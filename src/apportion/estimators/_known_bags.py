@@ -14,7 +14,7 @@ from apportion.supervision.bags import Bags
 
 @dataclass(frozen=True)
 class KnownBags:
-    """Bags with known totals, and every labelled row as a bag of its own.
+    """Bags with known totals, and every labeled row as a bag of its own.
 
     Bags of which nothing is known are left out, as are rows in no bag.
 
@@ -45,8 +45,8 @@ def known_bags(bags: Bags) -> KnownBags:
     known = np.where(sizes > 0, 1.0 - width / np.maximum(sizes, 1.0), 0.0)
     known[known <= 1e-9] = 0.0
     kept = known.any(axis=1)
-    labelled = np.flatnonzero(bags.given >= 0)
-    if not kept.any() and not labelled.size:
+    labeled = np.flatnonzero(bags.given >= 0)
+    if not kept.any() and not labeled.size:
         raise SupervisionError(
             "the totals",
             "no bag of which any class's total is known",
@@ -56,9 +56,9 @@ def known_bags(bags: Bags) -> KnownBags:
     renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
     codes = np.append(renumbered, -1)[bags.open_groups.codes]
     n_kept = int(kept.sum())
-    codes[labelled] = n_kept + np.arange(len(labelled))
+    codes[labeled] = n_kept + np.arange(len(labeled))
     return KnownBags(
-        Groups(codes, n_kept + len(labelled)),
-        np.concatenate([bags.shares[kept], np.eye(bags.n_classes)[bags.given[labelled]]]),
-        np.concatenate([known[kept], np.ones((len(labelled), bags.n_classes))]),
+        Groups(codes, n_kept + len(labeled)),
+        np.concatenate([bags.shares[kept], np.eye(bags.n_classes)[bags.given[labeled]]]),
+        np.concatenate([known[kept], np.ones((len(labeled), bags.n_classes))]),
     )

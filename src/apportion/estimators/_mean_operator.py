@@ -43,7 +43,7 @@ def class_means(X: FloatArray, bags: KnownBags, ridge: float) -> FloatArray:
 def distrustful_c(X: FloatArray, bags: KnownBags) -> float:
     """Return C with 1 / (n C) = 0.2 · (variance of X) / √I.
 
-    Class means are known as well as if I rows were labelled, I = Σ_k n_k ‖π_k - π̄‖² / (1 - ‖π̄‖²):
+    Class means are known as well as if I rows were labeled, I = Σ_k n_k ‖π_k - π̄‖² / (1 - ‖π̄‖²):
     n for pure bags, about the number of bags for random ones. The less is known, the more must be
     distrusted. The variance, summed over features, makes it a matter of no unit.
     """
@@ -65,11 +65,11 @@ def softmax_of_means(
     """
     n, d = X.shape
     c = len(means)
-    centre = X.mean(axis=0)
+    center = X.mean(axis=0)
     # In units in which loss and penalty together are about equally curved in every direction.
     unit = np.sqrt(X.var(axis=0) + 4.0 / (n * C))
-    Z = (X - centre) / unit
-    pull = n * shares[:, None] * (means - centre) / unit
+    Z = (X - center) / unit
+    pull = n * shares[:, None] * (means - center) / unit
     stiffness = 1.0 / (C * unit**2)
 
     def loss(flat: FloatArray) -> tuple[float, FloatArray]:
@@ -94,4 +94,4 @@ def softmax_of_means(
     theta = found.x[: c * d].reshape(c, d) / unit
     # With ftol = 0 the search may end because rounding hides any further fall: that is the end.
     converged = found.success or float(np.abs(found.jac).max()) <= 1e3 * tol
-    return SoftmaxFit(theta, found.x[c * d :] - theta @ centre, int(found.nit), converged)
+    return SoftmaxFit(theta, found.x[c * d :] - theta @ center, int(found.nit), converged)

@@ -1,4 +1,4 @@
-"""Expectation–maximisation around a classifier of the user's choice."""
+"""Expectation–maximization around a classifier of the user's choice."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from apportion.estimators._base import seeded
 from apportion.estimators._expectation import (
     QuantileBins,
     Rule,
-    expectation_maximisation,
+    expectation_maximization,
     takes_weights,
 )
 from apportion.estimators._inductive import InductiveClassifier
-from apportion.estimators._kernels import centre_of, moved
+from apportion.estimators._kernels import center_of, moved
 from apportion.estimators.mean_map import MeanMap
 from apportion.exceptions import users_level
 from apportion.supervision.bags import Bags
@@ -31,11 +31,11 @@ from apportion.supervision.bags import Bags
 _MANY_ROWS = 2000
 
 _FAR = 1e3
-"""A feature whose mean is this many standard deviations from 0 is centred."""
+"""A feature whose mean is this many standard deviations from 0 is centerd."""
 
 
 class EMLLP(InductiveClassifier):
-    """Expectation–maximisation: any classifier with `predict_proba`, fitted to soft labels.
+    """Expectation–maximization: any classifier with `predict_proba`, fitted to soft labels.
 
     `argmin_{p,F} Σ_i KL(f_i ‖ p(x_i))` over rules p and over soft labels F that keep every bag's
     masses, in turn. E-step: the rule's probabilities are reconciled with each bag, by a shift of
@@ -47,20 +47,20 @@ class EMLLP(InductiveClassifier):
     ----------
     estimator : classifier, optional
         A scikit-learn classifier with `predict_proba`, whose `fit` takes `sample_weight`; or a
-        pipeline that ends in one. By default logistic regression on standardised features below
+        pipeline that ends in one. By default logistic regression on standardized features below
         2,000 rows, else `HistGradientBoostingClassifier`. Features whose mean is more than 1,000
-        standard deviations from 0 are centred, because trees work in single precision; a
+        standard deviations from 0 are centerd, because trees work in single precision; a
         pipeline sees all features as they are.
-    start : None, array of shape (n_rows, n_classes) or estimator, default=None
+    start : None, array of shape (n_samples, n_classes) or estimator, default=None
         Soft labels to start from, or an estimator with `fit(X, y, bags=, proportions=)` and
-        `predict_proba`; reconciled with the bags. By default `MeanMap()` on standardised features.
+        `predict_proba`; reconciled with the bags. By default `MeanMap()` on standardized features.
     max_iter : int, default=200
         The most rounds.
     tol : float, default=1e-4
         It ends when the mean row moves no more than this share of its mass to other classes, or
         at most 2 % of it and no less than three rounds before, as trees do.
     decode : {"quota", "threshold"}, default="quota"
-        How the fitted rows are labelled: every bag exactly its counts, or every row its most likely
+        How the fitted rows are labeled: every bag exactly its counts, or every row its most likely
         class in its bag. `predict` without totals is not concerned.
     random_state : int, RandomState or None, default=None
         Given to the classifier, where that takes one.
@@ -69,9 +69,9 @@ class EMLLP(InductiveClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
-    label_distributions_ : ndarray of shape (n_rows, n_classes)
+    label_distributions_ : ndarray of shape (n_samples, n_classes)
         Soft labels of the fitted rows, reconciled with their bags' totals.
-    transduction_ : ndarray of shape (n_rows,)
+    transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
     bag_report_ : BagReport
         Given against assigned per bag and class, for both decodings.
@@ -146,14 +146,14 @@ class EMLLP(InductiveClassifier):
         return self._reconciled_prior("start", X, y, bags, proportions, matched, seed)
 
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
-        self._centre = None if isinstance(self.estimator, Pipeline) else _far_centre(X)
-        X = moved(X, self._centre)
+        self._center = None if isinstance(self.estimator, Pipeline) else _far_center(X)
+        X = moved(X, self._center)
         if start is None:
             first = MeanMap()
-            scaled = StandardScaler().fit_transform(moved(X, centre_of(X)))
+            scaled = StandardScaler().fit_transform(moved(X, center_of(X)))
             first._learn(scaled, bags, None, seed)
             start = reconcile(first._soft_labels(scaled), bags)
-        solution = expectation_maximisation(
+        solution = expectation_maximization(
             X, bags, self._learner(len(X), seed), start, tol=self.tol, max_iter=self.max_iter
         )
         if not solution.converged:
@@ -168,10 +168,10 @@ class EMLLP(InductiveClassifier):
         self.moves_ = solution.moves
         self.n_iter_ = len(solution.moves)
 
-    def _learner(self, n_rows: int, seed: int) -> Any:
+    def _learner(self, n_samples: int, seed: int) -> Any:
         if self.estimator is not None:
             learner = clone(self.estimator)
-        elif n_rows < _MANY_ROWS:
+        elif n_samples < _MANY_ROWS:
             learner = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         else:
             trees = HistGradientBoostingClassifier(early_stopping=False)
@@ -179,11 +179,11 @@ class EMLLP(InductiveClassifier):
         return seeded(learner, seed)
 
     def _soft_labels(self, X: Any) -> FloatArray:
-        return self._rule(moved(np.asarray(X), self._centre))
+        return self._rule(moved(np.asarray(X), self._center))
 
 
-def _far_centre(X: FloatArray) -> FloatArray | None:
+def _far_center(X: FloatArray) -> FloatArray | None:
     """Return the means of the features that are far from 0, and 0 for the others."""
-    centre = centre_of(X)
-    far = np.abs(centre) > _FAR * (X - centre).std(axis=0)
-    return np.where(far, centre, 0.0) if far.any() else None
+    center = center_of(X)
+    far = np.abs(center) > _FAR * (X - center).std(axis=0)
+    return np.where(far, center, 0.0) if far.any() else None

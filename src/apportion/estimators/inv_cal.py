@@ -18,7 +18,7 @@ class InvCal(MarginClassifier):
     `argmin_{w,b} ½‖w‖² + C Σ_k |w·φ(m_k) + b - logit π_k|_ε` with bag means m_k and clipped
     proportions π_k: support vector regression with one example a bag. In the kernel's feature space
     the mean of a bag is the mean of its rows, so that the kernel of two bags is the mean over
-    all pairs of rows. Several classes are learnt one against the rest. Bags weigh alike, whatever
+    all pairs of rows. Several classes are learned one against the rest. Bags weigh alike, whatever
     their size; a row with a given label is a bag of its own; rows in no bag and bags of unknown
     totals are left out.
 
@@ -40,7 +40,7 @@ class InvCal(MarginClassifier):
     clip : float, default=0.01
         Proportions are clipped to [clip, 1 - clip], as 0 and 1 have no logit.
     decode : {"quota", "threshold"}, default="quota"
-        How the fitted rows are labelled: every bag exactly its counts, or every row its most likely
+        How the fitted rows are labeled: every bag exactly its counts, or every row its most likely
         class in its bag. `predict` without totals is not concerned.
     random_state : int, RandomState or None, default=None
         Not used: nothing is drawn at random.
@@ -49,9 +49,9 @@ class InvCal(MarginClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
-    label_distributions_ : ndarray of shape (n_rows, n_classes)
+    label_distributions_ : ndarray of shape (n_samples, n_classes)
         Soft labels of the fitted rows, reconciled with their bags' totals.
-    transduction_ : ndarray of shape (n_rows,)
+    transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
     bag_report_ : BagReport
         Given against assigned per bag and class, for both decodings.

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper: label propagation from labelled rows."""
+"""Algorithm 1 of the paper: label propagation from labeled rows."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from apportion.graphs import Graph
 class LabelPropagation(GraphClassifier):
     """Label propagation, `F* = (1-α)(I - αS)⁻¹ Y` (the paper's Algorithm 1).
 
-    Y holds one-hot rows for labelled rows, the bag's proportions for rows in a bag, and zeros
+    Y holds one-hot rows for labeled rows, the bag's proportions for rows in a bag, and zeros
     elsewhere. Bag totals are not kept: that is what `LPLLP` is for.
 
     Parameters
     ----------
     graph : {"auto", "knn", "anchor", "rbf", "precomputed"} or Graph, default="auto"
-        The graph of similar rows. `"auto"` is nearest neighbours, and anchors for more rows than
+        The graph of similar rows. `"auto"` is nearest neighbors, and anchors for more rows than
         can be searched or held; see `choose_graph`.
     alpha : float, default=0.5
-        How much of a label comes from the neighbours, in (0, 1).
+        How much of a label comes from the neighbors, in (0, 1).
     order : int, optional
         Stop the walk after this many steps; 1 is the weighted k-NN of the paper.
     decode : {"threshold", "quota"}, default="threshold"
@@ -38,9 +38,9 @@ class LabelPropagation(GraphClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
-    label_distributions_ : ndarray of shape (n_rows, n_classes)
+    label_distributions_ : ndarray of shape (n_samples, n_classes)
         Soft labels; rows sum to 1.
-    transduction_ : ndarray of shape (n_rows,)
+    transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
     bag_report_ : BagReport
         Given against assigned, for both decodings.
@@ -77,11 +77,11 @@ class LabelPropagation(GraphClassifier):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
+        X : array-like of shape (n_samples, n_features)
             Rows; similarities of all pairs with a precomputed graph.
-        y : array-like of shape (n_rows,), optional
+        y : array-like of shape (n_samples,), optional
             Labels; None or NaN = not known.
-        bags : array-like of shape (n_rows,), optional
+        bags : array-like of shape (n_samples,), optional
             Bag ids; missing = in no bag.
         proportions : Totals, dataframe, mapping or array, optional
             The bags' totals.
@@ -112,7 +112,7 @@ class LabelPropagation(GraphClassifier):
                 Advice(
                     f"{unreached.size} of {len(F)} rows are out of reach of any label (rows "
                     f"{name_some(unreached)}): they get the overall class shares.",
-                    "Label a row among them, raise {alpha}, or use a graph with more neighbours "
+                    "Label a row among them, raise {alpha}, or use a graph with more neighbors "
                     "({n_neighbors}).",
                 ),
                 IsolatedRowsWarning,
@@ -121,6 +121,6 @@ class LabelPropagation(GraphClassifier):
             F[unreached], mass[unreached] = matched.overall, 1.0
         self._warn_of_design(matched)
         F /= mass
-        ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
+        ranks = hash_ranks(X if graph.sees_features else None, matched.n_samples)
         self._keep(matched, graph, F, quota(F, matched, ranks))
         return self

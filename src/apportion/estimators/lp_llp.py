@@ -12,7 +12,7 @@ from apportion._core.decode import Decoding, Quotas
 from apportion._core.descent import Settings, Solution, solve, unsupervised_rows
 from apportion._core.refine import clearly_smoother, refine
 from apportion._utils.hashing import hash_ranks
-from apportion._utils.progress import PROPAGATING, several_runs, tell
+from apportion._utils.progress import PROPAGATING, report_progress, several_runs
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._base import all_or_nothing
 from apportion.estimators._graph import (
@@ -39,7 +39,7 @@ class LPLLP(GraphClassifier):
     Parameters
     ----------
     graph : {"auto", "knn", "anchor", "rbf", "precomputed"} or Graph, default="auto"
-        The graph of similar rows. `"auto"` is nearest neighbours, and anchors for more rows than
+        The graph of similar rows. `"auto"` is nearest neighbors, and anchors for more rows than
         can be searched or held; see `choose_graph`. `"rbf"` is the paper's dense graph
         with γ chosen for the smoothest labels. With `"precomputed"`, X is the matrix of
         similarities.
@@ -51,10 +51,10 @@ class LPLLP(GraphClassifier):
         class. Prefer quota when totals are exact, threshold when they are rough or when the
         classes overlap so much that counts force wrong labels.
     refine : bool, default=True
-        With quota decoding, go on exchanging labels within bags while that makes neighbours agree
+        With quota decoding, go on exchanging labels within bags while that makes neighbors agree
         more. It sharpens the borders between classes that soft labels blur, looks at no label, and
         changes little where classes overlap. With two classes, exact totals of all rows, no prior
-        and at most 1,000 rows, labels are looked for from random starts too; where neighbours agree
+        and at most 1,000 rows, labels are looked for from random starts too; where neighbors agree
         clearly more in these, they are taken, and the soft labels are those near them. Not done by
         the literal solver.
     solver : {"accelerated", "plain", "literal"}, default="accelerated"
@@ -68,7 +68,7 @@ class LPLLP(GraphClassifier):
     projection : {"nearest", "alternating"}, default="nearest"
         The nearest soft labels that keep the totals, or the paper's alternating projections,
         which go with the plain loop.
-    prior : None, array of shape (n_rows, n_classes) or estimator, default=None
+    prior : None, array of shape (n_samples, n_classes) or estimator, default=None
         What is known of the rows beforehand: soft labels, or an estimator with
         `fit(X, y, bags=, proportions=)` and `predict_proba`; reconciled with the bags. By default
         every row's bag proportions.
@@ -78,7 +78,7 @@ class LPLLP(GraphClassifier):
     n_probes : int, default=8
         The most random starts to compare when the totals may admit several answers. Where they
         cannot, which is found out first, there is none. All of them together take at most
-        (1 + n_probes / 4) times the iterations of the first run, or 2·10⁷ / (n_rows · n_classes)
+        (1 + n_probes / 4) times the iterations of the first run, or 2·10⁷ / (n_samples · n_classes)
         if that is more; if that stops them, a warning says so.
     stop : {"converged", "settled"}, default="converged"
         Go on until the soft labels have converged to `tol`, or only until the labels have settled:
@@ -86,7 +86,7 @@ class LPLLP(GraphClassifier):
         changed. Faster, and the soft labels are less exact. Where the totals may admit several
         answers, runs are compared, and go on until they have converged.
     tol : float, default=1e-8
-        The stationarity ‖F - Π(PF)‖ / ‖F‖, relative to the steepest slope of the energy, below
+        The stationarity ‖F - Π(PF)‖ / ‖F‖, relative to the lipschitz slope of the energy, below
         which a run has converged.
     max_iter : int, default=2000
         The most outer iterations.
@@ -97,11 +97,11 @@ class LPLLP(GraphClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
-    label_distributions_ : ndarray of shape (n_rows, n_classes)
+    label_distributions_ : ndarray of shape (n_samples, n_classes)
         Soft labels; rows sum to 1, bags to their totals.
-    transduction_ : ndarray of shape (n_rows,)
+    transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
-    tied_ : ndarray of bool, of shape (n_rows,)
+    tied_ : ndarray of bool, of shape (n_samples,)
         The rows whose label only a tie-break decided.
     bag_report_ : BagReport
         Given against assigned per bag and class, for both decodings.
@@ -172,11 +172,11 @@ class LPLLP(GraphClassifier):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
+        X : array-like of shape (n_samples, n_features)
             Rows; similarities of all pairs with a precomputed graph.
-        y : array-like of shape (n_rows,), optional
+        y : array-like of shape (n_samples,), optional
             Labels of some rows; None or NaN = not known. They are kept.
-        bags : array-like of shape (n_rows,), optional
+        bags : array-like of shape (n_samples,), optional
             Bag ids, anything hashable; missing = in no bag.
         proportions : Totals, dataframe, mapping or array, optional
             The bags' totals: see `Totals`.
@@ -194,11 +194,11 @@ class LPLLP(GraphClassifier):
         seed = check_random_state(self.random_state).randint(2**31)
         prior = matched.prior()
         if self.prior is not None:
-            tell("fitting the prior")
+            report_progress("fitting the prior")
             with several_runs("fitting the prior"):
                 prior = self._reconciled_prior("prior", X, y, bags, proportions, matched, seed)
 
-        ranks = hash_ranks(X if graph.sees_features else None, matched.n_rows)
+        ranks = hash_ranks(X if graph.sees_features else None, matched.n_samples)
         decode = Quotas(matched, ranks)
         graph, solution, labels = _smoothest(graph, X, decode, settings, prior, ranks, seed)
         warn_of_graph(graph)
@@ -293,7 +293,7 @@ def _smoothest(
             next_run()
             rng = np.random.default_rng(seed)
             solution = solve(candidate, bags, rough, prior=prior, ranks=ranks, rng=rng)
-            tell("decoding")
+            report_progress("decoding")
             labels = decode(solution.F)
             smoothness = candidate.label_smoothness(labels.labels, bags.n_classes)
             if best is None or smoothness > best[0] + 1e-9:
@@ -305,7 +305,7 @@ def _smoothest(
         if again:
             next_run()
             solution = _finished(solution, chosen, bags, settings, prior, ranks, seed)
-            tell("decoding")
+            report_progress("decoding")
             labels = decode(solution.F)
     return chosen, solution, labels
 

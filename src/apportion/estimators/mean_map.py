@@ -25,14 +25,14 @@ class MeanMap(KernelClassifier):
     means m_k and proportions π_k, where m̄ is the mean of all rows in bags: the ridge settles what
     few or collinear bags leave open. Then multinomial logistic regression,
     `argmin_θ ‖θ‖² / 2C + Σ_i log Σ_h exp(θ_h·x_i + b_h) - n Σ_h p_h (θ_h·μ_h + b_h)`, with class
-    shares p. It is right where a class looks alike in every bag. Rows are best standardised.
+    shares p. It is right where a class looks alike in every bag. Rows are best standardized.
 
     Parameters
     ----------
     kernel : {"linear", "rbf", "poly", "precomputed"} or callable, default="linear"
         The kernel k(x, z) of rows.
     C : "auto" or float, default="auto"
-        The inverse weight of ‖θ‖². `"auto"` grows with the square root of how many labelled rows
+        The inverse weight of ‖θ‖². `"auto"` grows with the square root of how many labeled rows
         the bags are worth: estimated class means are noisy, and a C that suits known labels
         would fit the noise.
     ridge : float, default=1.0
@@ -52,7 +52,7 @@ class MeanMap(KernelClassifier):
     max_iter : int, default=5000
         The most iterations of that search.
     decode : {"quota", "threshold"}, default="quota"
-        How the fitted rows are labelled: every bag exactly its counts, or every row its most likely
+        How the fitted rows are labeled: every bag exactly its counts, or every row its most likely
         class in its bag. `predict` without totals is not concerned.
     random_state : int, RandomState or None, default=None
         Not used: nothing is drawn at random.
@@ -61,9 +61,9 @@ class MeanMap(KernelClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
-    label_distributions_ : ndarray of shape (n_rows, n_classes)
+    label_distributions_ : ndarray of shape (n_samples, n_classes)
         Soft labels of the fitted rows, reconciled with their bags' totals.
-    transduction_ : ndarray of shape (n_rows,)
+    transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
     bag_report_ : BagReport
         Given against assigned per bag and class, for both decodings.
@@ -133,9 +133,9 @@ class MeanMap(KernelClassifier):
 
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
         super()._learn(X, bags, start, seed)
-        kernel, centre = self.expansion_.kernel, self.expansion_.centre
-        if kernel.linear and centre is not None:
-            self.class_means_ = self.class_means_ + centre
+        kernel, center = self.expansion_.kernel, self.expansion_.center
+        if kernel.linear and center is not None:
+            self.class_means_ = self.class_means_ + center
 
     def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
         known = known_bags(bags)

@@ -17,7 +17,7 @@ from apportion.estimators._alternating_svm import (
     alternating_svm,
 )
 from apportion.estimators._inductive import MarginClassifier, calibrated_slope, tasks_of
-from apportion.estimators._kernels import Expansion, Kernel, centred
+from apportion.estimators._kernels import Expansion, Kernel, centerd
 from apportion.estimators._known_bags import known_bags
 from apportion.exceptions import users_level
 from apportion.supervision.bags import Bags
@@ -36,7 +36,7 @@ class PropSVM(MarginClassifier):
 
     `method="alternating"` (alter-∝SVM) finds w for given y by libsvm and y for given w exactly, in
     turn, while C is raised in steps from 10⁻⁵ C; of several random starts the one of lowest
-    objective is kept. Several classes are learnt one against the rest. Rows with given labels
+    objective is kept. Several classes are learned one against the rest. Rows with given labels
     keep them; rows in no bag and bags of unknown totals are left out.
 
     Parameters
@@ -44,13 +44,13 @@ class PropSVM(MarginClassifier):
     kernel : {"linear", "rbf", "poly", "precomputed"} or callable, default="rbf"
         The kernel k(x, z) of rows. All but the linear one need n × n numbers of memory.
     C : float, default=1.0
-        The weight of the hinge loss. With a linear kernel it depends on the unit of X: standardise
+        The weight of the hinge loss. With a linear kernel it depends on the unit of X: standardize
         the features. More than 10⁴ divided by the variance of the rows in the kernel's feature
         space counts as that, and C_p is lowered alike.
     C_p : float, default=10.0
         The weight of the proportion loss: large, as totals are mostly known better than guessed.
     method : {"alternating"}, default="alternating"
-        How the objective is minimised.
+        How the objective is minimized.
     gamma : "scale" or float, default="scale"
         γ of `"rbf"` and `"poly"`; `"scale"` is 1 / (sum of the features' variances).
     degree : float, default=3
@@ -64,7 +64,7 @@ class PropSVM(MarginClassifier):
     max_iter : int, default=100
         The most alternations at one value of C.
     decode : {"quota", "threshold"}, default="quota"
-        How the fitted rows are labelled: every bag exactly its counts, or every row its most likely
+        How the fitted rows are labeled: every bag exactly its counts, or every row its most likely
         class in its bag. `predict` without totals is not concerned.
     n_jobs : int, optional
         How many starts run side by side.
@@ -75,9 +75,9 @@ class PropSVM(MarginClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
-    label_distributions_ : ndarray of shape (n_rows, n_classes)
+    label_distributions_ : ndarray of shape (n_samples, n_classes)
         Soft labels of the fitted rows, reconciled with their bags' totals.
-    transduction_ : ndarray of shape (n_rows,)
+    transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
     bag_report_ : BagReport
         Given against assigned per bag and class, for both decodings.
@@ -160,7 +160,7 @@ class PropSVM(MarginClassifier):
                 f"C={self.C:g} is too large for rows of variance {scale:.1e} in the kernel's "
                 f"feature space: libsvm would come to no end. C={self.C * unit / scale:.1e} and "
                 f"C_p={self.C_p * unit / scale:.1e} are used, with which the margin is as hard. "
-                "Standardise the features, or lower both.",
+                "Standardize the features, or lower both.",
                 ConvergenceWarning,
                 stacklevel=users_level(),
             )
@@ -244,12 +244,12 @@ class PropSVM(MarginClassifier):
 
 
 def _in_units_of_variance(inner: FloatArray, linear: bool) -> tuple[FloatArray, FloatArray, float]:
-    """Return rows, or their similarities, centred and divided by the variance in feature space.
+    """Return rows, or their similarities, centerd and divided by the variance in feature space.
 
-    With them the rows' similarities to the centre and the variance. With both weights multiplied
+    With them the rows' similarities to the center and the variance. With both weights multiplied
     by the variance the problem is the same, and libsvm does as well with every unit and offset.
     """
-    moved, level = centred(inner, linear, np.full(len(inner), 1.0 / len(inner)))
+    moved, level = centerd(inner, linear, np.full(len(inner), 1.0 / len(inner)))
     own = (moved**2).sum(axis=1) if linear else np.diagonal(moved)
     scale = float(own.mean())
     scale = scale if scale > 0 else 1.0

@@ -1,4 +1,4 @@
-"""Weighted k-nearest neighbours, the paper's comparison."""
+"""Weighted k-nearest neighbors, the paper's comparison."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from apportion.graphs import Graph
 
 
 class WeightedKNN(GraphClassifier):
-    """Weighted k-nearest neighbours on bag proportions: `F = S F⁰`.
+    """Weighted k-nearest neighbors on bag proportions: `F = S F⁰`.
 
-    Every row takes the weighted mean of its neighbours' bag proportions, S = D⁻¹W. It is the first
+    Every row takes the weighted mean of its neighbors' bag proportions, S = D⁻¹W. It is the first
     term of the propagation that `LPLLP` repeats until nothing moves, and keeps no totals.
 
     Parameters
     ----------
     graph : {"auto", "knn", "anchor", "rbf", "precomputed"} or Graph, default="auto"
         The graph of similar rows; `"auto"` chooses by their number, `KNNGraph(k)` sets the
-        number of neighbours.
+        number of neighbors.
     decode : {"quota", "threshold"}, default="quota"
-        How the fitted rows are labelled: every bag exactly its counts, or every row its most likely
+        How the fitted rows are labeled: every bag exactly its counts, or every row its most likely
         class.
     random_state : int, RandomState or None, default=None
         Not used: nothing is drawn at random.
@@ -32,9 +32,9 @@ class WeightedKNN(GraphClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
-    label_distributions_ : ndarray of shape (n_rows, n_classes)
+    label_distributions_ : ndarray of shape (n_samples, n_classes)
         Soft labels; rows sum to 1.
-    transduction_ : ndarray of shape (n_rows,)
+    transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
     bag_report_ : BagReport
         Given against assigned per bag and class, for both decodings.
@@ -63,15 +63,15 @@ class WeightedKNN(GraphClassifier):
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None) -> Self:
-        """Average the bag proportions of neighbours.
+        """Average the bag proportions of neighbors.
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
+        X : array-like of shape (n_samples, n_features)
             Rows; similarities of all pairs with a precomputed graph.
-        y : array-like of shape (n_rows,), optional
+        y : array-like of shape (n_samples,), optional
             Labels of some rows; None or NaN = not known. They are kept.
-        bags : array-like of shape (n_rows,), optional
+        bags : array-like of shape (n_samples,), optional
             Bag ids, anything hashable; missing = in no bag.
         proportions : Totals, dataframe, mapping or array, optional
             The bags' totals: see `Totals`.

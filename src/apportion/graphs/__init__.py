@@ -2,7 +2,7 @@
 
 from apportion.graphs._choice import choose_graph
 from apportion.graphs.anchor import AnchorGraph
-from apportion.graphs.base import Graph, smoothest, smoothness_of, weighted_neighbours
+from apportion.graphs.base import Graph, smoothest, smoothness_of, weighted_neighbors
 from apportion.graphs.knn import KNNGraph
 from apportion.graphs.precomputed import PrecomputedGraph
 from apportion.graphs.rbf import RBFGraph
@@ -16,5 +16,5 @@ __all__ = [
     "choose_graph",
     "smoothest",
     "smoothness_of",
-    "weighted_neighbours",
+    "weighted_neighbors",
 ]

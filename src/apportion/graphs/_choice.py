@@ -11,36 +11,36 @@ from apportion.graphs.knn import KNNGraph
 _MOST_ROWS = 1_000_000
 _MOST_ROWS_IN_A_TREE = 5_000_000
 _BYTES_A_ROW = 1600
-"""Of a nearest-neighbour graph and of the loop on it, beside the features."""
+"""Of a nearest-neighbor graph and of the loop on it, beside the features."""
 
 
-def choose_graph(n_rows: int, n_features: int) -> tuple[Graph, str]:
+def choose_graph(n_samples: int, n_features: int) -> tuple[Graph, str]:
     """Return a graph for rows of this number and size, and why it was chosen.
 
-    Nearest neighbours while they can be searched in a minute or two and their graph fits into
-    memory; anchors beyond. Never the dense graph, which nearest neighbours match or beat.
+    Nearest neighbors while they can be searched in a minute or two and their graph fits into
+    memory; anchors beyond. Never the dense graph, which nearest neighbors match or beat.
 
     Examples
     --------
     >>> graph, why = choose_graph(1_000, 20)
     >>> why
-    'KNNGraph: 1,000 rows of 20 features are no more than the 1,000,000 whose nearest neighbours are
+    'KNNGraph: 1,000 rows of 20 features are no more than the 1,000,000 whose nearest neighbors are
     found in minutes'
     """
     most = _MOST_ROWS_IN_A_TREE if n_features <= TREE_FEATURES else _MOST_ROWS
-    size = f"{n_rows:,} rows of {n_features:,} features"
-    if n_rows > most:
+    size = f"{n_samples:,} rows of {n_features:,} features"
+    if n_samples > most:
         return AnchorGraph(), (
-            f"AnchorGraph: {size} are more than the {most:,} whose nearest neighbours are found in "
+            f"AnchorGraph: {size} are more than the {most:,} whose nearest neighbors are found in "
             "minutes"
         )
-    needed, free = n_rows * (_BYTES_A_ROW + 16 * n_features), free_bytes()
+    needed, free = n_samples * (_BYTES_A_ROW + 16 * n_features), free_bytes()
     if free is not None and needed > free:
         return AnchorGraph(), (
-            f"AnchorGraph: nearest neighbours of {size} need about {readable(needed)}, and "
+            f"AnchorGraph: nearest neighbors of {size} need about {readable(needed)}, and "
             f"{readable(free)} are free"
         )
     return KNNGraph(), (
-        f"KNNGraph: {size} are no more than the {most:,} whose nearest neighbours are found in "
+        f"KNNGraph: {size} are no more than the {most:,} whose nearest neighbors are found in "
         "minutes"
     )

@@ -1,4 +1,4 @@
-"""Nearest neighbours: exact where that is cheap, else approximate to a measured recall.
+"""Nearest neighbors: exact where that is cheap, else approximate to a measured recall.
 
 Points come in an order that depends on what they hold (see `hash_ranks`): whatever is sampled
 here is the beginning of that order, so that it does not depend on how the input was sorted.
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 
-from apportion._utils.progress import told
+from apportion._utils.progress import with_progress
 from apportion._utils.threads import in_threads, n_threads, slices
 from apportion._utils.typing import FloatArray, IntArray
 
@@ -23,7 +23,7 @@ TREE_FEATURES = 6
 FLAT_POINTS = 32_768
 """Up to this many points, all pairs are compared."""
 
-SEARCHING = "searching neighbours"
+SEARCHING = "searching neighbors"
 
 _FEW_POINTS = 4096
 _LISTS = 2.0
@@ -44,7 +44,7 @@ class Search(ABC):
     how : str
         What is searched, in words.
     recall : float
-        The share of true neighbours that is found; measured on a sample where it is not 1.
+        The share of true neighbors that is found; measured on a sample where it is not 1.
     order : ndarray of shape (n_points,), or None
         An order of the points in which near ones stand together, where the search knows one.
     """
@@ -64,17 +64,17 @@ class Search(ABC):
         """Return the k nearest other points of every point, the nearest first."""
         n = len(self.points)
         found: IntArray = np.empty((n, k), dtype=np.int32)
-        for part in told(SEARCHING, slices(n, _BLOCK_ROWS)):
+        for part in with_progress(SEARCHING, slices(n, _BLOCK_ROWS)):
             rows = np.arange(part.start, part.stop) if self.order is None else self.order[part]
             found[rows] = _without_self(self.nearest(self.points[rows], k + 1), rows)
         return found
 
 
-def neighbour_search(points: FloatArray, k: int, recall: float = 0.95) -> Search:
+def neighbor_search(points: FloatArray, k: int, recall: float = 0.95) -> Search:
     """Return a search for the nearest k of some points, chosen by their number and features.
 
     Few features: a k-d tree. Few points, or a recall of 1: all pairs. Else inverted lists, of which
-    every row looks into as many as it takes to find the share `recall` of its true neighbours.
+    every row looks into as many as it takes to find the share `recall` of its true neighbors.
     """
     n, d = points.shape
     if d <= TREE_FEATURES:
@@ -108,12 +108,12 @@ class PairSearch(Search):
     def __init__(self, points: FloatArray) -> None:
         super().__init__(points)
         # x·y is subtracted from squares: what all points share would only cost digits.
-        self._centre = np.median(points[:_BLOCK_ROWS], axis=0).astype(np.float64)
-        self._all = NearestNeighbors(algorithm="brute").fit(points - self._centre)
+        self._center = np.median(points[:_BLOCK_ROWS], axis=0).astype(np.float64)
+        self._all = NearestNeighbors(algorithm="brute").fit(points - self._center)
 
     def nearest(self, X: FloatArray, k: int) -> IntArray:
         """Return the k nearest points of every row of X, the nearest first."""
-        return np.asarray(self._all.kneighbors(X - self._centre, k, return_distance=False))
+        return np.asarray(self._all.kneighbors(X - self._center, k, return_distance=False))
 
 
 class FlatSearch(Search):
@@ -142,12 +142,12 @@ class FlatSearch(Search):
 
 
 class ListSearch(Search):
-    """Search in inverted lists: points by their nearest centre, rows look into the nearest lists.
+    """Search in inverted lists: points by their nearest center, rows look into the nearest lists.
 
-    How many lists a row looks into is what finds the share `recall` of the true neighbours of a
+    How many lists a row looks into is what finds the share `recall` of the true neighbors of a
     sample, with two standard errors to spare. Distances in the lists are first estimated from four
     bits a feature, and those of a shortlist computed, if a shortlist is found that hardly loses a
-    neighbour of the sample; where features are skewed there is none, and all are computed.
+    neighbor of the sample; where features are skewed there is none, and all are computed.
     """
 
     def __init__(self, points: FloatArray, k: int, recall: float) -> None:
@@ -157,8 +157,8 @@ class ListSearch(Search):
         n, d = points.shape
         self._singles = SinglePrecision(points[:_BLOCK_ROWS])
         self._n_lists = int(_LISTS * np.sqrt(n))
-        self._centres = faiss.IndexFlatL2(d)
-        self._lists: Any = faiss.IndexIVFFlat(self._centres, d, self._n_lists)
+        self._centers = faiss.IndexFlatL2(d)
+        self._lists: Any = faiss.IndexIVFFlat(self._centers, d, self._n_lists)
         self._lists.cp.niter = 10
         self._lists.cp.min_points_per_centroid = 1
         self._lists.train(self._singles(points[: 64 * self._n_lists]))
@@ -179,7 +179,7 @@ class ListSearch(Search):
         self._try_shortlists(sample, truth)
         self.how = (
             f"approximate, in {self._lists.nprobe} of {self._n_lists} inverted lists, which finds "
-            f"{self.recall:.1%} of the neighbours of a sample"
+            f"{self.recall:.1%} of the neighbors of a sample"
         )
 
     def nearest(self, X: FloatArray, k: int) -> IntArray:
@@ -208,9 +208,9 @@ class ListSearch(Search):
         return np.array(ids, dtype=np.intp)
 
     def _probes(self, sample: IntArray, lists: IntArray, recall: float) -> int:
-        """Return how many lists to look into, if the sample's neighbours are in these lists."""
+        """Return how many lists to look into, if the sample's neighbors are in these lists."""
         rows = self._singles(self.points[sample])
-        visited = self._centres.search(rows, self._n_lists)[1]
+        visited = self._centers.search(rows, self._n_lists)[1]
         turn = np.empty_like(visited)
         np.put_along_axis(turn, visited, np.arange(self._n_lists)[None, :], axis=1)
         turns = np.take_along_axis(turn, lists, axis=1)
@@ -223,7 +223,7 @@ class ListSearch(Search):
         return enough
 
     def _measure(self, sample: IntArray, truth: IntArray) -> float:
-        """Return the share of the sample's true neighbours that is found."""
+        """Return the share of the sample's true neighbors that is found."""
         rows = self.points[sample]
         found = _without_self(self.nearest(rows, truth.shape[1] + 1), sample)
         farthest = distances_to(rows, self.points, truth).max(axis=1, keepdims=True)
@@ -235,7 +235,7 @@ class ListSearch(Search):
 
         d = self.points.shape[1]
         whole = self._lists, self._index, self.recall
-        self._lists = faiss.IndexIVFPQFastScan(self._centres, d, self._n_lists, d, 4)
+        self._lists = faiss.IndexIVFPQFastScan(self._centers, d, self._n_lists, d, 4)
         self._lists.train(self._singles(self.points[:_BLOCK_ROWS]))
         self._lists.nprobe = whole[0].nprobe
         self._index = faiss.IndexRefineFlat(self._lists)
@@ -249,34 +249,34 @@ class ListSearch(Search):
 
 
 class SinglePrecision:
-    """Points in single precision, centred and scaled by a sample; what is very far is moved nearer.
+    """Points in single precision, centerd and scaled by a sample; what is very far is moved nearer.
 
     So single precision holds the squares of all of them.
     """
 
     def __init__(self, sample: FloatArray) -> None:
-        self._centre = np.median(sample, axis=0).astype(np.float64)
-        sizes = np.abs(sample - self._centre)
+        self._center = np.median(sample, axis=0).astype(np.float64)
+        sizes = np.abs(sample - self._center)
         usual = sizes[sizes > 0]
         self._scale = float(np.median(usual)) if usual.size else 1.0
 
     def __call__(self, X: FloatArray) -> FloatArray:
         """Return rows in single precision."""
-        scaled = (X - self._centre) / self._scale
+        scaled = (X - self._center) / self._scale
         return np.ascontiguousarray(np.clip(scaled, -_FARTHEST, _FARTHEST), dtype=np.float32)
 
     def back(self, points: FloatArray) -> FloatArray:
         """Return points in single precision where they came from."""
-        return points.astype(np.float64) * self._scale + self._centre
+        return points.astype(np.float64) * self._scale + self._center
 
 
-def distances_to(A: FloatArray, B: FloatArray, neighbours: IntArray) -> FloatArray:
-    """Return ‖a_i - b_j‖ for j among i's neighbours: exact, so that equal rows are at 0."""
-    n, k = neighbours.shape
+def distances_to(A: FloatArray, B: FloatArray, neighbors: IntArray) -> FloatArray:
+    """Return ‖a_i - b_j‖ for j among i's neighbors: exact, so that equal rows are at 0."""
+    n, k = neighbors.shape
     distances = np.empty((n, k))
 
     def measure(part: slice) -> None:
-        difference = A[part, None, :].astype(np.float64) - B[neighbours[part]]
+        difference = A[part, None, :].astype(np.float64) - B[neighbors[part]]
         distances[part] = np.sqrt(np.einsum("ikd,ikd->ik", difference, difference))
 
     in_threads(measure, slices(n, max(1, _BLOCK_CELLS // max(1, k * A.shape[1]))))
@@ -284,7 +284,7 @@ def distances_to(A: FloatArray, B: FloatArray, neighbours: IntArray) -> FloatArr
 
 
 def _without_self(found: IntArray, rows: IntArray) -> IntArray:
-    """Return the neighbours without the row itself; without the last where it is not among them."""
+    """Return the neighbors without the row itself; without the last where it is not among them."""
     n, width = found.shape
     itself = found == rows[:, None]
     itself[:, -1] |= ~itself.any(axis=1)

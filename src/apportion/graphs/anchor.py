@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from apportion._io.archive import FLAGS, Stored
 from apportion._utils.hashing import hash_sample, row_hashes, scramble
 from apportion._utils.memory import refuse_if_too_large
-from apportion._utils.progress import tell, told
+from apportion._utils.progress import report_progress, with_progress
 from apportion._utils.threads import BLOCK_ROWS, blockwise, in_threads, slices
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.graphs._neighbors import FlatSearch, SinglePrecision, distances_to
@@ -32,10 +32,10 @@ _TYING = "tying rows to anchors"
 class AnchorGraph(Graph):
     """Similarities `W = Z Λ⁻¹ Zᵀ` through anchors: linear in the number of rows.
 
-    Every row is tied to its nearest anchors, the centres of k-means, by weights
+    Every row is tied to its nearest anchors, the centers of k-means, by weights
     z_ia ∝ exp(-d_ia² / σ_i²) that sum to one, σ_i being the distance to the farthest of them;
     Λ = diag(Zᵀ1). Two rows are similar when they are tied to the same anchors. Every degree is 1.
-    The diagonal of W is not 0, which changes nothing in propagation; where neighbours are heard, a
+    The diagonal of W is not 0, which changes nothing in propagation; where neighbors are heard, a
     row does not hear itself.
 
     Rows are read in blocks, in the precision they have, so that they may lie on disk
@@ -53,11 +53,11 @@ class AnchorGraph(Graph):
     ----------
     anchors_ : ndarray of shape (n_anchors, n_features)
         The anchors.
-    ties_ : sparse array of shape (n_rows, n_anchors)
+    ties_ : sparse array of shape (n_samples, n_anchors)
         Z: every row's weights on its anchors.
     masses_ : ndarray of shape (n_anchors,)
         The diagonal of Λ.
-    degrees_ : ndarray of shape (n_rows,)
+    degrees_ : ndarray of shape (n_samples,)
         One for every row.
 
     Examples
@@ -73,7 +73,7 @@ class AnchorGraph(Graph):
         "usual_scales": Stored(("anchors",), least=0.0, most=1e300),
         "anchor_is_row": Stored(("anchors",), FLAGS, most=1.0),
     }
-    voices_are_of: ClassVar[str] = "anchors"
+    prototypes_are: ClassVar[str] = "anchors"
 
     anchors_: FloatArray
     ties_: Any
@@ -87,10 +87,10 @@ class AnchorGraph(Graph):
     def fit(self, X: Any) -> Self:
         """Choose the anchors and tie the rows of X to them."""
         wanted = self.wanted_anchors(len(X))
-        tell("choosing anchors")
+        report_progress("choosing anchors")
         sample = X[hash_sample(X, rows_for_anchors(wanted))]
-        anchors, centre = anchors_of(sample, wanted)
-        tell(_TYING, 0.0)
+        anchors, center = anchors_of(sample, wanted)
+        report_progress(_TYING, 0.0)
         Z, nearest, closest, scales = self.ties_of(X, FlatSearch(anchors))
 
         used = np.unique(nearest)
@@ -106,7 +106,7 @@ class AnchorGraph(Graph):
         self._components = None
         self._shared = None
 
-        near = nearness(self.anchors_, centre, nearest[:, 0], closest, scales)
+        near = nearness(self.anchors_, center, nearest[:, 0], closest, scales)
         self._usual_scales = usual_scales(near, self._search)
         self._anchor_is_row = near.same > 0
         self._all_equal = all(bool((X[part] == X[0]).all()) for part in self._parts)
@@ -114,7 +114,7 @@ class AnchorGraph(Graph):
 
     def multiply(self, F: FloatArray) -> FloatArray:
         """Return W F."""
-        return self.from_anchors(self.voices(F))
+        return self.from_anchors(self.prototype_labels(F))
 
     def similar_rows(self, rows: IntArray) -> Affinity:
         """Return W[rows], less what a row is to itself: how similar these rows are to others."""
@@ -122,7 +122,7 @@ class AnchorGraph(Graph):
         W = sparse.coo_array(W @ self.ties_.T)
         others = rows[W.row] != W.col
         return sparse.csr_array(
-            (W.data[others], (W.row[others], W.col[others])), shape=(len(rows), self.n_rows_)
+            (W.data[others], (W.row[others], W.col[others])), shape=(len(rows), self.n_samples_)
         )
 
     def features_of(self, rows: IntArray) -> FloatArray:
@@ -132,17 +132,17 @@ class AnchorGraph(Graph):
     def hashes(self) -> UIntArray:
         """Return a hash of every row's ties."""
         weights, anchors = (
-            row_hashes(one.reshape(self.n_rows_, -1))
+            row_hashes(one.reshape(self.n_samples_, -1))
             for one in (self.ties_.data, self.ties_.indices)
         )
         return scramble(weights ^ scramble(anchors))
 
-    def hear(self, F: FloatArray) -> FloatArray:
+    def neighbor_mean(self, F: FloatArray) -> FloatArray:
         """Return what each row hears from the others, 0 where there are none."""
         from_all = self.multiply(F)
         return blockwise(from_others, from_all, F, self._own[:, None], out=from_all)
 
-    def voices(self, F: FloatArray) -> FloatArray:
+    def prototype_labels(self, F: FloatArray) -> FloatArray:
         """Return Λ⁻¹ Zᵀ F: what the anchors say when a row asks."""
         return self.to_anchors(F) / self.masses_[:, None]
 
@@ -153,7 +153,7 @@ class AnchorGraph(Graph):
 
     def crowded_rows(self) -> IntArray:
         """Return all rows where all are equal, else none."""
-        return np.arange(self.n_rows_ if self._all_equal and self.n_rows_ > 1 else 0)
+        return np.arange(self.n_samples_ if self._all_equal and self.n_samples_ > 1 else 0)
 
     def components(self) -> tuple[int, IntArray]:
         """Return the number of connected components and each row's component; found once."""
@@ -193,9 +193,9 @@ class AnchorGraph(Graph):
 
         The mean of one row, or of equal rows, is that row, to single precision.
         """
-        n, n_rows = len(self.anchors_), int(self._anchor_is_row.sum())
+        n, n_samples = len(self.anchors_), int(self._anchor_is_row.sum())
         means = f"{n:,} mean{'s' * (n != 1)} of training rows"
-        return f"{means}, of which {n_rows:,} equal a training row" if n_rows else means
+        return f"{means}, of which {n_samples:,} equal a training row" if n_samples else means
 
     def to_anchors(self, F: FloatArray) -> FloatArray:
         """Return Zᵀ F: what the rows give to their anchors."""
@@ -227,7 +227,7 @@ class AnchorGraph(Graph):
 
     @property
     def _parts(self) -> list[slice]:
-        return slices(self.n_rows_, BLOCK_ROWS)
+        return slices(self.n_samples_, BLOCK_ROWS)
 
     def ties_of(
         self, X: Any, search: FlatSearch
@@ -238,7 +238,7 @@ class AnchorGraph(Graph):
         nearest: IntArray = np.empty((len(X), s), dtype=np.int32)
         closest: FloatArray = np.empty(len(X))
         scales: FloatArray = np.empty(len(X))
-        for part in told(_TYING, slices(len(X), BLOCK_ROWS)):
+        for part in with_progress(_TYING, slices(len(X), BLOCK_ROWS)):
             rows = np.asarray(X[part])
             nearest[part] = search.nearest(rows, s)
             squares = distances_to(rows, search.points, nearest[part]) ** 2
@@ -273,14 +273,14 @@ def anchor_components(shared: FloatArray) -> tuple[int, IntArray]:
 
 
 def rows_for_anchors(wanted: int) -> int:
-    """Return of how many rows so many anchors are the centres."""
+    """Return of how many rows so many anchors are the centers."""
     return _ROWS_PER_ANCHOR * wanted
 
 
 def anchors_of(sample: FloatArray, wanted: int) -> tuple[FloatArray, FloatArray]:
-    """Return the anchors of a sample of rows, in the order of their hashes, and its centre."""
+    """Return the anchors of a sample of rows, in the order of their hashes, and its center."""
     singles = SinglePrecision(sample)
-    anchors = singles.back(_centres(singles(sample), wanted))
+    anchors = singles.back(_centers(singles(sample), wanted))
     return anchors, singles.back(np.zeros(sample.shape[1]))
 
 
@@ -304,7 +304,7 @@ class Nearness(NamedTuple):
 
 def nearness(
     anchors: FloatArray,
-    centre: FloatArray,
+    center: FloatArray,
     first: IntArray,
     closest: FloatArray,
     scales: FloatArray,
@@ -315,15 +315,15 @@ def nearness(
     ----------
     anchors : ndarray of shape (n_anchors, n_features)
         The anchors.
-    centre : ndarray of shape (n_features,)
+    center : ndarray of shape (n_features,)
         Where numbers are small, and so is their rounding.
-    first : ndarray of shape (n_rows,)
+    first : ndarray of shape (n_samples,)
         Each row's nearest anchor.
-    closest, scales : ndarray of shape (n_rows,)
+    closest, scales : ndarray of shape (n_samples,)
         The squared distances to it, and to the farthest anchor that the row is tied to.
     """
     m = len(anchors)
-    sizes = np.linalg.norm(anchors - centre, axis=1)
+    sizes = np.linalg.norm(anchors - center, axis=1)
     same = first[closest <= (_ROUNDING * sizes[first]) ** 2]
     return Nearness(
         np.bincount(first, minlength=m).astype(np.float64),
@@ -362,8 +362,8 @@ def sparse_rows(Z: FloatArray, nearest: IntArray, n_anchors: int) -> Any:
     return sparse.csr_array((Z.ravel(), nearest.ravel(), ends), shape=(n, n_anchors))
 
 
-def _centres(sample: FloatArray, wanted: int) -> FloatArray:
-    """Return the centres of k-means, or all different points where there are no more."""
+def _centers(sample: FloatArray, wanted: int) -> FloatArray:
+    """Return the centers of k-means, or all different points where there are no more."""
     import faiss
 
     different, places = np.unique(sample, axis=0, return_index=True)

@@ -41,7 +41,7 @@ class Graph(BaseEstimator, ABC):
     sees_features: ClassVar[bool] = True
     stored: ClassVar[Mapping[str, Stored]] = {}
     """What the arrays of `state` must be."""
-    voices_are_of: ClassVar[str] = "rows"
+    prototypes_are: ClassVar[str] = "rows"
     """Whose similarity to new rows `affinities` tells."""
 
     affinity_: Affinity
@@ -57,7 +57,7 @@ class Graph(BaseEstimator, ABC):
         """Return how similar new rows are to the fitted ones, and which rows are isolated.
 
         Similarities are scaled by the largest of their row: only ratios matter for a weighted
-        mean of neighbours, and scaled they do not underflow, however far a row is. A row is
+        mean of neighbors, and scaled they do not underflow, however far a row is. A row is
         isolated when it is far from every fitted row: similarity below exp(-50).
         """
 
@@ -110,7 +110,7 @@ class Graph(BaseEstimator, ABC):
         return self
 
     @property
-    def n_rows_(self) -> int:
+    def n_samples_(self) -> int:
         """The number of fitted rows."""
         return len(self.degrees_)
 
@@ -128,30 +128,30 @@ class Graph(BaseEstimator, ABC):
 
     def hashes(self) -> UIntArray:
         """Return a hash of what the graph knows of each row; of its position if that is nothing."""
-        return scramble(np.arange(self.n_rows_, dtype=np.uint64))
+        return scramble(np.arange(self.n_samples_, dtype=np.uint64))
 
-    def hear(self, F: FloatArray) -> FloatArray:
-        """Return S F: what each row hears from its neighbours, 0 where it has none."""
+    def neighbor_mean(self, F: FloatArray) -> FloatArray:
+        """Return S F: what each row hears from its neighbors, 0 where it has none."""
         return self.multiply(F) / np.where(self.degrees_ > 0, self.degrees_, 1.0)[:, None]
 
-    def hear_labels(self, labels: IntArray, n_classes: int) -> FloatArray:
+    def neighbor_label_means(self, labels: IntArray, n_classes: int) -> FloatArray:
         """Return S F of one label a row, given as positions in the classes."""
         if n_classes != 2:
-            return self.hear(np.eye(n_classes)[labels])
-        second = self.hear((labels == 1).astype(np.float64)[:, None])
-        return heard_of_both(second, self.strengths)
+            return self.neighbor_mean(np.eye(n_classes)[labels])
+        second = self.neighbor_mean((labels == 1).astype(np.float64)[:, None])
+        return means_of_both_classes(second, self.strengths)
 
     def smoothness(self, labels: FloatArray) -> float:
         """Return (1/n) Σ_ij s_ij y_i·y_j: the share of a row's similarity to rows of its label.
 
         For one-hot labels of two classes this is an increasing function of the paper's f̄ᵀSf̄.
-        Rows without a neighbour count as 0.
+        Rows without a neighbor count as 0.
         """
-        return float(np.vdot(labels, self.hear(labels)) / max(len(labels), 1))
+        return float(np.vdot(labels, self.neighbor_mean(labels)) / max(len(labels), 1))
 
     def label_smoothness(self, labels: IntArray, n_classes: int) -> float:
         """Return the smoothness of one label a row, given as positions in the classes."""
-        return smoothness_of(labels, self.hear_labels(labels, n_classes))
+        return smoothness_of(labels, self.neighbor_label_means(labels, n_classes))
 
     @property
     def strengths(self) -> FloatArray:
@@ -163,7 +163,7 @@ class Graph(BaseEstimator, ABC):
         strengths = self.strengths
         return np.flatnonzero(strengths <= floor * strengths.mean())
 
-    def voices(self, F: FloatArray) -> FloatArray:
+    def prototype_labels(self, F: FloatArray) -> FloatArray:
         """Return what those say whose similarity to new rows `affinities` tells: the rows."""
         return F
 
@@ -181,7 +181,7 @@ class Graph(BaseEstimator, ABC):
         return self._components
 
 
-def heard_of_both(second: FloatArray, strengths: FloatArray) -> FloatArray:
+def means_of_both_classes(second: FloatArray, strengths: FloatArray) -> FloatArray:
     """Return what rows hear of two classes, from what they hear of the second."""
     return np.hstack([np.where(strengths > 0, 1.0, 0.0)[:, None] - second, second])
 
@@ -234,8 +234,8 @@ def _dense_components(W: FloatArray, floors: FloatArray) -> tuple[int, IntArray]
     return number, component
 
 
-def weighted_neighbours(weights: Affinity, F: FloatArray, otherwise: FloatArray) -> FloatArray:
-    """Return each row's weighted mean of the neighbours' soft labels, `otherwise` without any."""
+def weighted_neighbors(weights: Affinity, F: FloatArray, otherwise: FloatArray) -> FloatArray:
+    """Return each row's weighted mean of the neighbors' soft labels, `otherwise` without any."""
     total = np.asarray(weights.sum(axis=1)).ravel()[:, None]
     mean = np.asarray(weights @ F) / np.where(total > 0, total, 1.0)
     return np.where(total > 0, mean, otherwise)

@@ -1,4 +1,4 @@
-"""The sparse graph: every row and its nearest neighbours, on scales tuned to each row."""
+"""The sparse graph: every row and its nearest neighbors, on scales tuned to each row."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from scipy import sparse
 
 from apportion._io.archive import LEAST_POSITIVE, PLACES, Stored
 from apportion._utils.hashing import hash_ranks, row_hashes
-from apportion._utils.progress import tell
+from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.exceptions import counted
-from apportion.graphs._neighbors import SEARCHING, distances_to, neighbour_search
+from apportion.graphs._neighbors import SEARCHING, distances_to, neighbor_search
 from apportion.graphs.base import FAR, Affinity, Graph
 
 _ROWS_OUT_OF_CACHE = 200_000
-"""From here on, sums over neighbours are faster when near rows stand together."""
+"""From here on, sums over neighbors are faster when near rows stand together."""
 
 _MOST_COPIES = 5
 """Ties between copies of rows may be this many times those of rows that all differ."""
 
 
 class KNNGraph(Graph):
-    """Self-tuned similarities `w_ij = exp(-d_ij² / (σ_i σ_j))` between nearest neighbours.
+    """Self-tuned similarities `w_ij = exp(-d_ij² / (σ_i σ_j))` between nearest neighbors.
 
-    σ_i is the distance of row i to its k-th neighbour; i and j are tied when either is among the
+    σ_i is the distance of row i to its k-th neighbor; i and j are tied when either is among the
     other's k nearest. Rescaling all features by one factor changes nothing. Equal rows are
-    neighbours of the same rows: where a copy of a row is taken, all its copies are, unless there
-    are so many that neighbours among them must be drawn by lot.
+    neighbors of the same rows: where a copy of a row is taken, all its copies are, unless there
+    are so many that neighbors among them must be drawn by lot.
 
     Parameters
     ----------
     n_neighbors : int, default=10
-        The number of neighbours k; all other rows when there are fewer.
+        The number of neighbors k; all other rows when there are fewer.
     recall : float, default=0.95
-        The share of true neighbours to find where an exact search would be slow: with more than
+        The share of true neighbors to find where an exact search would be slow: with more than
         6 features and more than 32,768 rows. 1 makes every search exact.
 
     Attributes
     ----------
-    affinity_ : sparse array of shape (n_rows, n_rows)
-    degrees_ : ndarray of shape (n_rows,)
-    scales_ : ndarray of shape (n_rows,)
+    affinity_ : sparse array of shape (n_samples, n_samples)
+    degrees_ : ndarray of shape (n_samples,)
+    scales_ : ndarray of shape (n_samples,)
         σ. Where more than k rows are equal, their σ would be 0 and the smallest positive
         distance found anywhere stands in for it.
     recall_ : float
-        The share of true neighbours that was found: 1, or measured on a sample.
+        The share of true neighbors that was found: 1, or measured on a sample.
     search_ : str
-        How neighbours were searched.
+        How neighbors were searched.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class KNNGraph(Graph):
         self.locality = None
         n = len(X)
         # In the order of the feature hashes, equal rows stand together, and equally near
-        # neighbours are chosen alike however the input is ordered.
+        # neighbors are chosen alike however the input is ordered.
         order = np.argsort(hash_ranks(X, n))
         rows = X[order]
         first = np.append(True, np.any(rows[1:] != rows[:-1], axis=1))
@@ -101,7 +101,7 @@ class KNNGraph(Graph):
         n_points = len(lists.points)
         self._copies = sparse.csr_array((np.ones(n), (order, point)), shape=(n, n_points))
 
-        distances, neighbours, kept = lists.distances, lists.neighbours, lists.kept
+        distances, neighbors, kept = lists.distances, lists.neighbors, lists.kept
         all_kept = bool(kept.all())
         scales = (distances if all_kept else np.where(kept, distances, 0.0)).max(axis=1, initial=0)
         smallest = float(distances.min(initial=np.inf, where=distances > 0))
@@ -112,12 +112,12 @@ class KNNGraph(Graph):
 
         weights = distances**2
         weights /= self._point_scales[:, None]
-        weights /= self._point_scales[neighbours]
+        weights /= self._point_scales[neighbors]
         np.exp(np.negative(weights, out=weights), out=weights)
         if n_points == n:
-            W = _either_way(weights, neighbours, kept, order)
+            W = _either_way(weights, neighbors, kept, order)
         else:
-            V = _either_way(weights, neighbours, kept, np.arange(n_points))
+            V = _either_way(weights, neighbors, kept, np.arange(n_points))
             V = V + sparse.diags_array((lists.multiplicity > 1).astype(np.float64))
             W = sparse.csr_array(self._copies @ V @ self._copies.T)
             W.setdiag(0.0)
@@ -128,7 +128,7 @@ class KNNGraph(Graph):
         return self._set_affinity(W)
 
     def crowded_rows(self) -> IntArray:
-        """Return the rows all of whose k nearest neighbours equal them."""
+        """Return the rows all of whose k nearest neighbors equal them."""
         return np.flatnonzero(self._crowded)
 
     def features_of(self, rows: IntArray) -> FloatArray:
@@ -143,17 +143,17 @@ class KNNGraph(Graph):
         """Return the similarities of new rows to their k nearest fitted rows, and who is far."""
         lists = self._lists
         k = min(self.n_neighbors, len(lists.points))
-        neighbours = lists.search.nearest(np.asarray(X), k)
-        distances = distances_to(np.asarray(X), lists.points, neighbours)
-        kept = lists.needed(neighbours, 0)
+        neighbors = lists.search.nearest(np.asarray(X), k)
+        distances = distances_to(np.asarray(X), lists.points, neighbors)
+        kept = lists.needed(neighbors, 0)
         scales = np.where(kept, distances, 0.0).max(axis=1)
         scales = np.where(scales > 0, scales, self._smallest)[:, None]
-        exponents = distances**2 / (scales * self._point_scales[neighbours])
+        exponents = distances**2 / (scales * self._point_scales[neighbors])
         nearest = exponents.min(axis=1, keepdims=True)
         weights = np.exp(nearest - exponents)
         V = sparse.csr_array(
-            (weights[kept], (np.nonzero(kept)[0], neighbours[kept])),
-            shape=(len(neighbours), len(lists.points)),
+            (weights[kept], (np.nonzero(kept)[0], neighbors[kept])),
+            shape=(len(neighbors), len(lists.points)),
         )
         return sparse.csr_array(V @ self._copies.T), nearest[:, 0] > FAR
 
@@ -172,7 +172,7 @@ class KNNGraph(Graph):
 
         The search is built again. An approximate one comes out the same on the same processor and
         version of faiss; on others, k-means rounds differently, lists are cut elsewhere, and a
-        few rows in a hundred have other near neighbours.
+        few rows in a hundred have other near neighbors.
         """
         graph = cls(**parameters)
         graph._check_parameters()
@@ -217,50 +217,50 @@ class _Points:
         self._k = n_neighbors
         self._n_rows = int(multiplicity.sum())
         k = min(n_neighbors, len(points) - 1)
-        tell(SEARCHING)
-        self.search = neighbour_search(points, k, recall)
+        report_progress(SEARCHING)
+        self.search = neighbor_search(points, k, recall)
 
-    def needed(self, neighbours: IntArray, before: Any) -> BoolArray:
-        """Return which neighbouring points it takes until k rows are reached, copies counted."""
+    def needed(self, neighbors: IntArray, before: Any) -> BoolArray:
+        """Return which neighboring points it takes until k rows are reached, copies counted."""
         if len(self.multiplicity) == self._n_rows:
-            return np.broadcast_to(np.arange(neighbours.shape[1]) < self._k, neighbours.shape)
-        copies = self.multiplicity[neighbours]
+            return np.broadcast_to(np.arange(neighbors.shape[1]) < self._k, neighbors.shape)
+        copies = self.multiplicity[neighbors]
         return np.asarray(before + np.cumsum(copies, axis=1) - copies < self._k)
 
 
 class _Lists(_Points):
-    """The nearest neighbours of the points."""
+    """The nearest neighbors of the points."""
 
     def __init__(
         self, points: FloatArray, multiplicity: IntArray, n_neighbors: int, recall: float
     ) -> None:
         super().__init__(points, multiplicity, n_neighbors, recall)
-        self.neighbours = self.search.lists(min(n_neighbors, len(points) - 1))
-        self.distances = distances_to(points, points, self.neighbours)
-        self.kept = self.needed(self.neighbours, (multiplicity - 1)[:, None])
+        self.neighbors = self.search.lists(min(n_neighbors, len(points) - 1))
+        self.distances = distances_to(points, points, self.neighbors)
+        self.kept = self.needed(self.neighbors, (multiplicity - 1)[:, None])
 
     @property
     def n_ties(self) -> int:
         """How many ties between rows the lists make."""
         if len(self.multiplicity) == self._n_rows:
-            return self.neighbours.size
-        near = np.where(self.kept, self.multiplicity[self.neighbours], 0).sum(axis=1)
+            return self.neighbors.size
+        near = np.where(self.kept, self.multiplicity[self.neighbors], 0).sum(axis=1)
         return int((self.multiplicity * (self.multiplicity - 1 + near)).sum())
 
 
 def _either_way(
-    weights: FloatArray, neighbours: IntArray, kept: BoolArray, names: IntArray
+    weights: FloatArray, neighbors: IntArray, kept: BoolArray, names: IntArray
 ) -> Affinity:
     """Return the similarities of points that are on each other's list, or one on the other's.
 
     Point p is called names[p], a permutation.
     """
-    n = len(neighbours)
+    n = len(neighbors)
     place = np.empty(n, dtype=np.intp)
     place[names] = np.arange(n)
-    indices, data = names.astype(np.int32)[neighbours[place]], weights[place]
+    indices, data = names.astype(np.int32)[neighbors[place]], weights[place]
     if kept.all():
-        ends = np.arange(n + 1) * neighbours.shape[1]
+        ends = np.arange(n + 1) * neighbors.shape[1]
         indices, data = indices.ravel(), data.ravel()
     else:
         kept = kept[place]

@@ -17,7 +17,7 @@ from apportion.exceptions import counted
 from apportion.graphs.base import FAR, Affinity, Graph
 
 _GRID = 2.0 ** np.arange(-4, 7)
-_NEIGHBOUR = 10
+_NEIGHBOR = 10
 _BLOCK_ROWS = 64
 
 
@@ -29,14 +29,14 @@ class RBFGraph(Graph):
     gamma : "auto", float or sequence of float, default="auto"
         The width γ. A sequence is a grid to choose from: an estimator takes the γ whose labels
         are smoothest. `"auto"` is the grid 2⁻⁴ … 2⁶ divided by the median squared distance to the
-        10th neighbour. Fitted on its own, a graph with a grid takes its middle value.
+        10th neighbor. Fitted on its own, a graph with a grid takes its middle value.
 
     Attributes
     ----------
     gamma_ : float
         The γ in use.
-    affinity_ : ndarray of shape (n_rows, n_rows)
-    degrees_ : ndarray of shape (n_rows,)
+    affinity_ : ndarray of shape (n_samples, n_samples)
+    degrees_ : ndarray of shape (n_samples,)
 
     Examples
     --------
@@ -95,7 +95,7 @@ class RBFGraph(Graph):
             2 * 8 * len(X) * len(self._X),
             "fewer new rows at a time",
         )
-        new, fitted = X - self._centre, self._X - self._centre
+        new, fitted = X - self._center, self._X - self._center
         exponents = (new**2).sum(axis=1)[:, None] + (fitted**2).sum(axis=1)
         exponents -= 2.0 * (new @ fitted.T)
         exponents *= self.gamma_
@@ -121,7 +121,7 @@ class RBFGraph(Graph):
         """Keep what new rows are compared with."""
         self.gamma_ = gamma
         self._X = X
-        self._centre = np.median(X, axis=0).astype(np.float64)
+        self._center = np.median(X, axis=0).astype(np.float64)
 
     def _fit_one(self, X: Any, squared: FloatArray, gamma: float) -> Self:
         self._hold(X, gamma)
@@ -151,18 +151,21 @@ class RBFGraph(Graph):
             f"positive numbers. Got {self.gamma!r}."
         )
 
-    def _refuse_too_many_rows(self, n_rows: int) -> None:
+    def _refuse_too_many_rows(self, n_samples: int) -> None:
         refuse_if_too_large(
-            f"RBFGraph, a dense graph of {n_rows} rows,",
-            5 * 8 * n_rows * n_rows,  # distances, the best W, another W, its factor, a temporary
+            f"RBFGraph, a dense graph of {n_samples} rows,",
+            5
+            * 8
+            * n_samples
+            * n_samples,  # distances, the best W, another W, its factor, a temporary
             'graph="knn", whose memory grows with n and not with n²',
         )
 
 
 def _squared_distances(X: FloatArray) -> FloatArray:
     """Return ‖x_i - x_j‖² for all pairs, exactly symmetric."""
-    centred = X.astype(np.float64) - np.median(X, axis=0)
-    squared = centred @ centred.T
+    centerd = X.astype(np.float64) - np.median(X, axis=0)
+    squared = centerd @ centerd.T
     norms = np.diag(squared).copy()
 
     def from_inner_products(part: slice) -> None:
@@ -176,8 +179,8 @@ def _squared_distances(X: FloatArray) -> FloatArray:
 
 
 def _typical_squared_distance(squared: FloatArray) -> float:
-    """Return the median squared distance to the 10th neighbour, or a positive stand-in."""
-    k = min(_NEIGHBOUR, len(squared) - 1)
+    """Return the median squared distance to the 10th neighbor, or a positive stand-in."""
+    k = min(_NEIGHBOR, len(squared) - 1)
     tenth = np.partition(squared, k, axis=1)[:, k]
     median = float(np.median(tenth))
     if median > 0:

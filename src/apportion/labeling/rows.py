@@ -1,11 +1,10 @@
-"""The whole job: rows and what is known of their bags in, a labelled row with a reason out."""
+"""The whole job: rows and what is known of their bags in, a labeled row with a reason out."""
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from apportion._utils.progress import several_runs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, joined_reports, report_bags
 from apportion.estimators import LPLLP
-from apportion.exceptions import GivenLabelError, SupervisionError, message_of
+from apportion.exceptions import InputError, SupervisionError, message_of
 from apportion.graphs import KNNGraph
 from apportion.supervision.bags import match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
@@ -33,13 +32,13 @@ REASONS = {
     "out-of-reach": "no row that it is tied to, directly or through others, has a known total or a "
     "given label",
     "outside-interval": "more or fewer rows have this label than the totals allow",
-    "uncertain": "not labelled: the confidence is below what was asked for",
+    "uncertain": "not labeled: the confidence is below what was asked for",
     "missing-features": "the row has less than half of the features that rows usually have, the "
-    "others being filled in; or, with --missing drop, it lacks one and is not labelled",
+    "others being filled in; or, with --missing drop, it lacks one and is not labeled",
     "unseen-category": "a feature of the row has a value that no fitted row has",
-    "non-wear": "not labelled: the sensor was not worn",
-    "no-totals": "not labelled: there are no totals for its participant",
-    "unknown-row": "not labelled: the model, saved with labels only, does not know the row",
+    "non-wear": "not labeled: the sensor was not worn",
+    "no-totals": "not labeled: there are no totals for its participant",
+    "unknown-row": "not labeled: the model, saved with labels only, does not know the row",
 }
 """The reason codes, in the order in which they are listed, and what they mean."""
 
@@ -50,16 +49,16 @@ class Supervision:
 
     Attributes
     ----------
-    bags : ndarray of shape (n_rows,)
+    bags : ndarray of shape (n_samples,)
         Bag ids; None = in no bag.
     totals : Totals
         The bags' totals.
-    given : ndarray of shape (n_rows,), or None
+    given : ndarray of shape (n_samples,), or None
         Labels that are known; None = not known.
-    groups : ndarray of shape (n_rows,), or None
-        Rows of different groups are labelled apart, each group on a graph of its own.
+    groups : ndarray of shape (n_samples,), or None
+        Rows of different groups are labeled apart, each group on a graph of its own.
     left_out : dict of str to ndarray of bool
-        Rows that are not labelled, by reason code.
+        Rows that are not labeled, by reason code.
     """
 
     bags: AnyArray
@@ -77,13 +76,13 @@ class Answer:
     ----------
     classes : ndarray of shape (n_classes,)
         The classes.
-    labels : ndarray of shape (n_rows,)
-        A label, or None for a row that is not labelled.
-    masses : ndarray of shape (n_rows, n_classes)
-        Soft labels; NaN for a row that is not labelled, unless it is so because it is uncertain.
-    confidence : ndarray of shape (n_rows,)
+    labels : ndarray of shape (n_samples,)
+        A label, or None for a row that is not labeled.
+    masses : ndarray of shape (n_samples, n_classes)
+        Soft labels; NaN for a row that is not labeled, unless it is so because it is uncertain.
+    confidence : ndarray of shape (n_samples,)
         The mass of the row's label, or of the one that an uncertain row would have; else NaN.
-    reasons : ndarray of shape (n_rows,)
+    reasons : ndarray of shape (n_samples,)
         Codes of `REASONS`, joined by semicolons; empty where there is nothing to say.
     """
 
@@ -95,7 +94,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Labelled(Answer):
+class Labeled(Answer):
     """Labels of rows that were fitted.
 
     Attributes
@@ -107,7 +106,7 @@ class Labelled(Answer):
     rows : dict
         Which rows each of them was fitted on.
     notes : tuple of str
-        What the models warned of, and why their graph is not one of nearest neighbours.
+        What the models warned of, and why their graph is not one of nearest neighbors.
     """
 
     report: BagReport
@@ -122,12 +121,12 @@ def label_rows(
     model: LPLLP | None = None,
     marks: Mapping[str, BoolArray] | None = None,
     abstain_below: float | None = None,
-) -> Labelled:
+) -> Labeled:
     """Return a label, its mass and a reason for every row.
 
     Parameters
     ----------
-    X : ndarray of shape (n_rows, n_features)
+    X : ndarray of shape (n_samples, n_features)
         The rows.
     known : Supervision
         What is known of them.
@@ -164,7 +163,7 @@ def label_rows(
     if out.any() and known.totals.unit == "mass":
         known = replace(known, totals=_shares_of(known.totals, known.bags))
     groups = _groups(known.groups, ~out)
-    with several_runs("labelling", "participant", len(groups)) as next_run:
+    with several_runs("labeling", "participant", len(groups)) as next_run:
         for group, rows in groups:
             next_run()
             part = _Part(known, rows)
@@ -194,7 +193,7 @@ def label_rows(
     confidence = np.where(place >= 0, masses[np.arange(n), place], np.nan)
     marked["uncertain"] = uncertain_rows(confidence, abstain_below) & ~marked["given"]
     labels[marked["uncertain"]] = None
-    return Labelled(
+    return Labeled(
         classes,
         labels,
         masses,
@@ -240,22 +239,22 @@ def judge(labels: AnyArray, known: Supervision, decode: str) -> Judged:
 
     Parameters
     ----------
-    labels : ndarray of shape (n_rows,)
-        Labels; None = not labelled, and not counted in its bag.
+    labels : ndarray of shape (n_samples,)
+        Labels; None = not labeled, and not counted in its bag.
     known : Supervision
         What is known of the rows.
     decode : str
         How labels were decoded.
     """
     classes = known.totals.classes
-    labelled = np.array([one is not None for one in labels.tolist()], dtype=bool)
+    labeled = np.array([one is not None for one in labels.tolist()], dtype=bool)
     totals = known.totals
-    if not labelled.all() and totals.unit == "mass":
+    if not labeled.all() and totals.unit == "mass":
         totals = _shares_of(totals, known.bags)
     reports: list[BagReport] = []
     diagnoses: dict[Any, Diagnosis] = {}
     of_group: dict[Any, IntArray] = {}
-    for group, mine in _groups(known.groups, labelled):
+    for group, mine in _groups(known.groups, labeled):
         part = _Part(known, mine)
         if not part.has_supervision:
             continue
@@ -273,18 +272,9 @@ def judge(labels: AnyArray, known: Supervision, decode: str) -> Judged:
     return Judged(joined_reports(reports), diagnoses, of_group)
 
 
-def renumbered(error: SupervisionError, place: Callable[[int], str]) -> SupervisionError:
-    """Return an error about a row of some rows as one about that row where it stands."""
-    where = re.sub(r"\brow (\d+)", lambda found: place(int(found[1])), error.where)
-    return SupervisionError(where, error.found, error.allowed, error.mend)
-
-
-def _at_their_rows(error: SupervisionError, rows: IntArray) -> SupervisionError:
-    """Return an error about some of the rows as one about these rows among all."""
-    if isinstance(error, GivenLabelError):
-        return error.at(int(rows[error.row]))
-    places = [f"row {row}" for row in rows.tolist()]
-    return renumbered(error, places.__getitem__)
+def _at_their_rows(error: SupervisionError, rows: IntArray) -> InputError:
+    """Return an error about one of some rows as an error about that row among all."""
+    return error if error.row is None else error.changed(row=int(rows[error.row]))
 
 
 def joined_codes(marked: Mapping[str, BoolArray]) -> AnyArray:
@@ -334,20 +324,20 @@ def places_among(labels: AnyArray, classes: AnyArray) -> IntArray:
     return np.array([place.get(label, -1) for label in labels.tolist()], dtype=np.intp)
 
 
-def _groups(groups: AnyArray | None, labelled: BoolArray) -> list[tuple[Any, AnyArray]]:
+def _groups(groups: AnyArray | None, labeled: BoolArray) -> list[tuple[Any, AnyArray]]:
     if groups is None:
-        return [(None, np.flatnonzero(labelled))]
+        return [(None, np.flatnonzero(labeled))]
     names = list(dict.fromkeys(groups.tolist()))
     place = {name: g for g, name in enumerate(names)}
     codes = np.array([place[name] for name in groups.tolist()])
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(len(names) + 1))
     parts = [order[ends[g] : ends[g + 1]] for g in range(len(names))]
-    return [(name, rows[labelled[rows]]) for name, rows in zip(names, parts, strict=True)]
+    return [(name, rows[labeled[rows]]) for name, rows in zip(names, parts, strict=True)]
 
 
 class _Part:
-    """The rows that are labelled together."""
+    """The rows that are labeled together."""
 
     def __init__(self, known: Supervision, rows: AnyArray) -> None:
         self.bags = known.bags[rows]
@@ -358,10 +348,10 @@ class _Part:
     @property
     def has_supervision(self) -> bool:
         """Whether any row is in a bag or has a label."""
-        return bool(self.bagged.any() or self._labelled.any())
+        return bool(self.bagged.any() or self._labeled.any())
 
     @property
-    def _labelled(self) -> BoolArray:
+    def _labeled(self) -> BoolArray:
         if self.given is None:
             return np.zeros(len(self.bags), dtype=bool)
         return np.array([not is_missing(one) for one in self.given.tolist()], dtype=bool)
@@ -387,10 +377,10 @@ class _Part:
         inside = matched.codes >= 0
         wrong[inside] = off[matched.codes[inside], label[inside]]
         return {
-            "given": self._labelled,
+            "given": self._labeled,
             "tie": model.tied_,
             "isolated": isolated,
-            "unbagged": ~self.bagged & ~self._labelled,
+            "unbagged": ~self.bagged & ~self._labeled,
             "out-of-reach": unsupervised_rows(graph, matched),
             "outside-interval": wrong,
         }

@@ -1,14 +1,14 @@
-"""How classes look: colours that colour-blind people tell apart, each with a pattern and a mark.
+"""How classes look: colors that color-blind people tell apart, each with a pattern and a mark.
 
-The first eight colours are those of Okabe and Ito but for black, the others are Tol's. Patterns and
-marks say the same as colours, so that nothing is lost in greyscale.
+The first eight colors are those of Okabe and Ito but for black, the others are Tol's. Patterns and
+marks say the same as colors, so that nothing is lost in grayscale.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-_COLOURS = (
+_COLORS = (
     "#0072B2",
     "#E69F00",
     "#56B4E9",
@@ -37,7 +37,7 @@ _SYMBOLS = (
 _MARKERS = ("o", "s", "D", "P", "X", "^", "v", "*")
 
 NO_LABEL = "#FFFFFF"
-"""The colour of rows that have no label."""
+"""The color of rows that have no label."""
 
 
 class Look(NamedTuple):
@@ -45,7 +45,7 @@ class Look(NamedTuple):
 
     Attributes
     ----------
-    colour : str
+    color : str
         As `#RRGGBB`.
     pattern, symbol : str
         Plotly's names of a bar's pattern and a point's symbol.
@@ -53,7 +53,7 @@ class Look(NamedTuple):
         matplotlib's names of the same.
     """
 
-    colour: str
+    color: str
     pattern: str
     symbol: str
     hatch: str
@@ -66,15 +66,15 @@ def looks(n_classes: int) -> list[Look]:
     Examples
     --------
     >>> first, second = looks(2)
-    >>> first.colour, first.hatch, second.colour, second.hatch
+    >>> first.color, first.hatch, second.color, second.hatch
     ('#0072B2', '', '#E69F00', '//')
     """
     found = []
     for h in range(n_classes):
-        shape = (h + h // len(_COLOURS)) % len(_PATTERNS)
+        shape = (h + h // len(_COLORS)) % len(_PATTERNS)
         found.append(
             Look(
-                _COLOURS[h % len(_COLOURS)],
+                _COLORS[h % len(_COLORS)],
                 _PATTERNS[shape],
                 _SYMBOLS[shape],
                 _HATCHES[shape],

@@ -11,21 +11,21 @@ import numpy as np
 from scipy import sparse
 
 from apportion._utils.hashing import scramble
-from apportion._utils.progress import tell
+from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, FloatArray, IntArray, UIntArray
 from apportion.graphs import Graph, KNNGraph
 
 MOST_ROWS = 1500
 """Rows on a map: more take long to lay out and hide each other."""
 
-N_NEIGHBOURS = 5
+N_NEIGHBORS = 5
 _BLOCK_ROWS = 256
 _PERPLEXITY = 30.0
 
 
 @dataclass(frozen=True)
 class RowsMap:
-    """Rows on a map, and their neighbours.
+    """Rows on a map, and their neighbors.
 
     Attributes
     ----------
@@ -33,25 +33,25 @@ class RowsMap:
         The rows that are drawn.
     places : ndarray of shape (n_drawn, 2)
         Where each of them lies.
-    neighbours : ndarray of shape (n_drawn, n_neighbours)
+    neighbors : ndarray of shape (n_drawn, n_neighbors)
         The rows most similar to each, drawn or not; -1 where there are no more.
-    similarity : ndarray of shape (n_drawn, n_neighbours)
-        Which share each neighbour has in all that the row is similar to.
+    similarity : ndarray of shape (n_drawn, n_neighbors)
+        Which share each neighbor has in all that the row is similar to.
     how : str
         How places were found, in words.
     """
 
     rows: IntArray
     places: FloatArray
-    neighbours: IntArray
+    neighbors: IntArray
     similarity: FloatArray
     how: str
 
     def among(self, rows: IntArray) -> RowsMap:
         """Return the map with rows numbered as they stand among others."""
-        known = self.neighbours >= 0
-        neighbours = np.where(known, rows[np.where(known, self.neighbours, 0)], -1)
-        return RowsMap(rows[self.rows], self.places, neighbours, self.similarity, self.how)
+        known = self.neighbors >= 0
+        neighbors = np.where(known, rows[np.where(known, self.neighbors, 0)], -1)
+        return RowsMap(rows[self.rows], self.places, neighbors, self.similarity, self.how)
 
 
 def map_of_graph(graph: Graph, most: int = MOST_ROWS) -> RowsMap:
@@ -65,19 +65,19 @@ def map_of_graph(graph: Graph, most: int = MOST_ROWS) -> RowsMap:
     >>> from apportion import KNNGraph
     >>> graph = KNNGraph(n_neighbors=1).fit(np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]]))
     >>> found = map_of_graph(graph)
-    >>> found.neighbours[found.rows == 0, :2].tolist()
+    >>> found.neighbors[found.rows == 0, :2].tolist()
     [[1, -1]]
     """
     hashes = graph.hashes()
     rows = np.argsort(hashes, kind="stable")[:most]
     features = graph.features_of(rows)
     places, how = _laid_out_by_similarity(graph, rows) if features is None else _laid_out(features)
-    neighbours, similarity = _most_similar(graph, rows, hashes)
-    return RowsMap(rows, places, neighbours, similarity, how)
+    neighbors, similarity = _most_similar(graph, rows, hashes)
+    return RowsMap(rows, places, neighbors, similarity, how)
 
 
 def map_of_features(X: FloatArray, most: int = MOST_ROWS) -> RowsMap:
-    """Return a map of rows whose method has no graph; neighbours are the nearest rows."""
+    """Return a map of rows whose method has no graph; neighbors are the nearest rows."""
     return map_of_graph(KNNGraph().fit(X), most)
 
 
@@ -92,13 +92,13 @@ def _laid_out(features: FloatArray) -> tuple[FloatArray, str]:
         )
     if d == 2:
         return features, "the two features"
-    centred = features - features.mean(axis=0)
+    centerd = features - features.mean(axis=0)
     # Of one size, whatever the unit: t-SNE works in single precision.
-    centred /= max(float(np.abs(centred).max()), 1e-300)
-    spread = centred.std(axis=0)
+    centerd /= max(float(np.abs(centerd).max()), 1e-300)
+    spread = centerd.std(axis=0)
     if n < 5 or not spread.any():
         return features[:, np.argsort(-spread, kind="stable")[:2]], "two of the features"
-    return _tsne(centred, "euclidean"), "t-SNE of the features: near rows lie near each other"
+    return _tsne(centerd, "euclidean"), "t-SNE of the features: near rows lie near each other"
 
 
 def _laid_out_by_similarity(graph: Graph, rows: IntArray) -> tuple[FloatArray, str]:
@@ -116,7 +116,7 @@ def _tsne(rows: FloatArray, metric: str) -> FloatArray:
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
-    tell("drawing the map")
+    report_progress("drawing the map")
     layout = TSNE(
         2,
         perplexity=min(_PERPLEXITY, (len(rows) - 1) / 3.0),
@@ -136,8 +136,8 @@ def _most_similar(graph: Graph, rows: IntArray, hashes: UIntArray) -> tuple[IntA
 
     Equally similar ones are chosen by their hash, and so alike in whatever order rows come.
     """
-    neighbours = np.full((len(rows), N_NEIGHBOURS), -1, dtype=np.intp)
-    similarity = np.zeros((len(rows), N_NEIGHBOURS))
+    neighbors = np.full((len(rows), N_NEIGHBORS), -1, dtype=np.intp)
+    similarity = np.zeros((len(rows), N_NEIGHBORS))
     for first in range(0, len(rows), _BLOCK_ROWS):
         part = slice(first, first + _BLOCK_ROWS)
         W = graph.similar_rows(rows[part])
@@ -145,11 +145,11 @@ def _most_similar(graph: Graph, rows: IntArray, hashes: UIntArray) -> tuple[IntA
             total = weights.sum()
             if total <= 0:
                 continue
-            best = np.lexsort([columns, hashes[columns], -weights])[:N_NEIGHBOURS]
+            best = np.lexsort([columns, hashes[columns], -weights])[:N_NEIGHBORS]
             best = best[weights[best] > 0]
-            neighbours[i, : len(best)] = columns[best]
+            neighbors[i, : len(best)] = columns[best]
             similarity[i, : len(best)] = weights[best] / total
-    return neighbours, similarity
+    return neighbors, similarity
 
 
 def _entries(W: Any) -> list[tuple[AnyArray, AnyArray]]:

@@ -28,15 +28,15 @@ class Times:
 
     Attributes
     ----------
-    starts, ends : ndarray of shape (n_rows,)
+    starts, ends : ndarray of shape (n_samples,)
         What a clock showed, in microseconds since 1970, or since the recording began.
-    participants : ndarray of shape (n_rows,), or None
+    participants : ndarray of shape (n_samples,), or None
         Whose window it is.
     dated : bool
         Whether the clock showed dates, not only the time that had passed.
     day_start : int
         When a day begins, in microseconds after midnight.
-    ahead : ndarray of shape (n_rows,), or None
+    ahead : ndarray of shape (n_samples,), or None
         How far the clock was ahead of UTC at the starts, in microseconds; None = not known.
     zone : str or None
         The clock's zone, where it is known.
@@ -76,13 +76,13 @@ class Timeline:
         When a segment begins and ends, in seconds after midnight of its lane's day.
     label : ndarray of shape (n_segments,)
         Its class, as a position; -1 where its windows have no label.
-    n_rows : ndarray of shape (n_segments,)
+    n_samples : ndarray of shape (n_segments,)
         How many windows it has.
     confidence, lowest : ndarray of shape (n_segments,)
         Mean and least confidence of its windows; NaN without a label.
     midnight : ndarray of shape (n_lanes,)
         When each lane's day began, in microseconds.
-    lane_of_row : ndarray of shape (n_rows,)
+    lane_of_row : ndarray of shape (n_samples,)
         Each window's lane.
     slot : ndarray of shape (n_lanes,)
         Where a lane has too many segments: the seconds of the slots of which each shows the label
@@ -96,7 +96,7 @@ class Timeline:
     start: FloatArray
     end: FloatArray
     label: IntArray
-    n_rows: IntArray
+    n_samples: IntArray
     confidence: FloatArray
     lowest: FloatArray
     midnight: IntArray
@@ -126,9 +126,9 @@ def timeline_of(
     ----------
     times : Times
         When the windows were recorded.
-    labels : ndarray of shape (n_rows,)
+    labels : ndarray of shape (n_samples,)
         Classes, as positions; -1 = no label.
-    confidence : ndarray of shape (n_rows,)
+    confidence : ndarray of shape (n_samples,)
         The windows' confidence.
     most, most_a_lane : int
         The most segments in all, and in a lane. A lane with more is cut into slots of equal
@@ -177,7 +177,7 @@ class Episodes:
         When it begins and ends, in microseconds, as `Times.moments`.
     label : ndarray of shape (n_episodes,)
         Its class, as a position.
-    n_rows : ndarray of shape (n_episodes,)
+    n_samples : ndarray of shape (n_episodes,)
         How many windows it has.
     confidence : ndarray of shape (n_episodes,)
         The mean confidence of its windows.
@@ -187,7 +187,7 @@ class Episodes:
     start: IntArray
     end: IntArray
     label: IntArray
-    n_rows: IntArray
+    n_samples: IntArray
     confidence: FloatArray
 
 
@@ -201,9 +201,9 @@ def episodes_of(times: Times, labels: IntArray, confidence: FloatArray) -> Episo
     ----------
     times : Times
         When the windows were recorded.
-    labels : ndarray of shape (n_rows,)
+    labels : ndarray of shape (n_samples,)
         Classes, as positions; -1 = no label.
-    confidence : ndarray of shape (n_rows,)
+    confidence : ndarray of shape (n_samples,)
         The windows' confidence.
 
     Examples
@@ -211,7 +211,7 @@ def episodes_of(times: Times, labels: IntArray, confidence: FloatArray) -> Episo
     >>> hours = np.array([23, 24, 26, 29]) * 3600 * SECOND
     >>> times = Times(hours, hours + 3600 * SECOND)
     >>> found = episodes_of(times, np.zeros(4, dtype=int), np.array([0.9, 0.7, 0.8, 1.0]))
-    >>> ((found.end - found.start) // (3600 * SECOND)).tolist(), found.n_rows.tolist()
+    >>> ((found.end - found.start) // (3600 * SECOND)).tolist(), found.n_samples.tolist()
     ([4, 1], [3, 1])
     """
     windows = _Windows(times, labels, confidence)
@@ -220,7 +220,7 @@ def episodes_of(times: Times, labels: IntArray, confidence: FloatArray) -> Episo
     found = found.take(found.label >= 0)
     start, end = (np.rint(one * SECOND).astype(np.int64) for one in (found.start, found.end))
     names = [windows.names[lane] for lane in found.lane.tolist()]
-    return Episodes(names, start, end, found.label, found.n_rows, found.confidence)
+    return Episodes(names, start, end, found.label, found.n_samples, found.confidence)
 
 
 class _Segments(NamedTuple):
@@ -230,7 +230,7 @@ class _Segments(NamedTuple):
     start: AnyArray
     end: AnyArray
     label: AnyArray
-    n_rows: AnyArray
+    n_samples: AnyArray
     confidence: AnyArray
     lowest: AnyArray
 
@@ -341,14 +341,14 @@ def _joined(new: BoolArray, parts: _Segments) -> _Segments:
     first = np.flatnonzero(new)
     if not first.size:
         return parts
-    n_rows = np.add.reduceat(parts.n_rows, first)
+    n_samples = np.add.reduceat(parts.n_samples, first)
     return _Segments(
         parts.lane[first],
         parts.start[first],
         np.maximum.reduceat(parts.end, first),
         parts.label[first],
-        n_rows,
-        np.add.reduceat(parts.confidence * parts.n_rows, first) / n_rows,
+        n_samples,
+        np.add.reduceat(parts.confidence * parts.n_samples, first) / n_samples,
         np.minimum.reduceat(parts.lowest, first),
     )
 

@@ -32,15 +32,15 @@ def times_from(start: Any, end: Any = None, window: Any = None, participants: An
 
     Parameters
     ----------
-    start : array-like of shape (n_rows,)
+    start : array-like of shape (n_samples,)
         When windows began: date-times, ISO text, or seconds. Seconds that add up to less than ten
         years carry no date.
-    end : array-like of shape (n_rows,), optional
+    end : array-like of shape (n_samples,), optional
         When windows ended, in the same form.
     window : number of seconds, timedelta or str, optional
         The length of every window, such as "1 min". By default, without ends, the usual time
         between two starts.
-    participants : array-like of shape (n_rows,), optional
+    participants : array-like of shape (n_samples,), optional
         Whose window it is.
 
     Returns

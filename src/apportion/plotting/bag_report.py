@@ -12,7 +12,7 @@ from apportion.exceptions import InputError, counted
 from apportion.metrics import rows_to_change
 from apportion.plotting._palette import Look, looks
 from apportion.plotting.drawing import (
-    GREY,
+    GRAY,
     PLAIN,
     add_legend,
     axes_for,
@@ -50,7 +50,7 @@ class BagReportDisplay:
         The bags that are shown, as positions in the report, from top to bottom.
     given_, open_, assigned_ : list of BarContainer
         For each class, the bars of its lower bounds, of what these leave open, and of the rows
-        labelled so.
+        labeled so.
     legend_ : Legend
         The legend.
     ax_ : Axes
@@ -205,13 +205,13 @@ class BagReportDisplay:
         tidy(ax)
         ax.spines["left"].set_visible(False)
         ax.tick_params(axis="y", which="both", length=0)
-        ax.tick_params(axis="y", which="minor", labelsize=7, labelcolor=GREY, pad=2)
+        ax.tick_params(axis="y", which="minor", labelsize=7, labelcolor=GRAY, pad=2)
         ax.tick_params(axis="y", which="major", pad=44)
         for place, k in enumerate(order):
             if off[k] > _HARDLY_OFF:
                 end = float(self.report.sizes[k]) + 0.01 * longest
                 words = f"{off[k]:.1f}".removesuffix(".0") + " off"
-                ax.text(end, place, words, fontsize=8, color=GREY, verticalalignment="center")
+                ax.text(end, place, words, fontsize=8, color=GRAY, verticalalignment="center")
         ax.set_ylim(n - 0.4, -0.6)
         ax.set_xlim(0.0, longest * (1.1 if (off[order] > _HARDLY_OFF).any() else 1.02))
         ax.xaxis.get_major_locator().set_params(integer=True)

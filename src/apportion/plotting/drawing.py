@@ -16,8 +16,8 @@ from apportion.plotting._palette import NO_LABEL, Look
 PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
 """Settings of a text that may hold any sign, such as `$` and `_`."""
 
-GREY = "#555555"
-PALE_GREY = "#F1F1F1"
+GRAY = "#555555"
+PALE_GRAY = "#F1F1F1"
 
 _LONGEST_NAME = 32
 _LEGEND_LINE = 0.24
@@ -57,16 +57,16 @@ def shown(name: Any) -> str:
 
 
 def paint(look: Look, *, pale: bool = False) -> dict[str, Any]:
-    """Return how a class's areas are filled: its colour, and its pattern in another shade."""
-    colour = _parts(look.colour)
-    face = _mixed(colour, 1.0, 0.7) if pale else colour
-    lines = colour if pale else _mixed(colour, float(_brightness(colour) < 0.5), 0.55)
+    """Return how a class's areas are filled: its color, and its pattern in another shade."""
+    color = _parts(look.color)
+    face = _mixed(color, 1.0, 0.7) if pale else color
+    lines = color if pale else _mixed(color, float(_brightness(color) < 0.5), 0.55)
     return {"facecolor": face, "edgecolor": lines, "hatch": look.hatch, "linewidth": 0}
 
 
 def blank() -> dict[str, Any]:
     """Return how areas without a label are filled."""
-    return {"facecolor": NO_LABEL, "edgecolor": GREY, "hatch": "", "linewidth": 0.6}
+    return {"facecolor": NO_LABEL, "edgecolor": GRAY, "hatch": "", "linewidth": 0.6}
 
 
 def add_legend(
@@ -159,17 +159,17 @@ def _make_room(ax: Any, legend: Any) -> None:
     ax.set_position((box.x0 + left, box.y0, width, box.height))
 
 
-def _parts(colour: str) -> tuple[float, ...]:
+def _parts(color: str) -> tuple[float, ...]:
     """Return how much red, green and blue is in `#RRGGBB`."""
-    return tuple(int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    return tuple(int(color[k : k + 2], 16) / 255 for k in (1, 3, 5))
 
 
-def _mixed(colour: tuple[float, ...], grey: float, share: float) -> tuple[float, ...]:
-    """Return a colour mixed with a share of black (0) or white (1)."""
-    return tuple((1.0 - share) * part + share * grey for part in colour)
+def _mixed(color: tuple[float, ...], gray: float, share: float) -> tuple[float, ...]:
+    """Return a color mixed with a share of black (0) or white (1)."""
+    return tuple((1.0 - share) * part + share * gray for part in color)
 
 
-def _brightness(colour: tuple[float, ...]) -> float:
-    """Return how bright a colour is in greyscale."""
-    red, green, blue = colour
+def _brightness(color: tuple[float, ...]) -> float:
+    """Return how bright a color is in grayscale."""
+    red, green, blue = color
     return 0.299 * red + 0.587 * green + 0.114 * blue

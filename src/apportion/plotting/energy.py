@@ -100,7 +100,7 @@ class EnergyDisplay:
         (self.line_,) = self.ax_.plot(
             iteration,
             above[iteration],
-            color=looks(1)[0].colour,
+            color=looks(1)[0].color,
             marker="o" if marked else "",
             markersize=3.5,
             linewidth=1.3,

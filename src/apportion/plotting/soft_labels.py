@@ -19,16 +19,16 @@ class SoftLabelsDisplay:
     """The mass of every class in every row.
 
     Rows are sorted by label, then by confidence. The mass of a row's label lies at the bottom, so
-    that its height is the label's confidence. Of more rows than fit, neighbours with the same label
+    that its height is the label's confidence. Of more rows than fit, neighbors with the same label
     are averaged.
 
     Create it by `from_estimator`.
 
     Parameters
     ----------
-    distributions : array of shape (n_rows, n_classes)
+    distributions : array of shape (n_samples, n_classes)
         Soft labels.
-    labels : array of shape (n_rows,)
+    labels : array of shape (n_samples,)
         Labels, as positions of classes.
     classes : array-like of shape (n_classes,)
         The names of the classes.
@@ -104,7 +104,7 @@ class SoftLabelsDisplay:
         ax : Axes, optional
             Where to draw; by default on a new figure.
         most_columns : int, default=400
-            Of more rows than this, neighbours are averaged.
+            Of more rows than this, neighbors are averaged.
 
         Returns
         -------
@@ -141,7 +141,7 @@ class SoftLabelsDisplay:
         tidy(self.ax_)
         words = "rows, sorted by label, then by confidence"
         if together > 1:
-            words += f" (means of up to {together:,} neighbours)"
+            words += f" (means of up to {together:,} neighbors)"
         self.ax_.set_xlabel(words, fontsize=9)
         self.ax_.set_ylabel("mass, the row's label at the bottom", fontsize=9)
         names = [shown(name) for name in self.classes]
@@ -149,7 +149,7 @@ class SoftLabelsDisplay:
         return self
 
     def _average(self, together: int) -> IntArray:
-        """Keep the means of so many neighbours of one label; return the label of each column."""
+        """Keep the means of so many neighbors of one label; return the label of each column."""
         n = len(self.labels)
         confidence = self.distributions[np.arange(n), self.labels]
         order = np.lexsort([-confidence, self.labels])

@@ -14,8 +14,8 @@ from apportion.plotting._palette import looks
 from apportion.plotting._timeline_data import Timeline, Times, timeline_of
 from apportion.plotting._timestamps import times_from
 from apportion.plotting.drawing import (
-    GREY,
-    PALE_GREY,
+    GRAY,
+    PALE_GRAY,
     PLAIN,
     add_legend,
     axes_for,
@@ -155,18 +155,18 @@ class TimelineDisplay:
 
         Parameters
         ----------
-        labels : array-like of shape (n_rows,)
+        labels : array-like of shape (n_samples,)
             Labels; missing = no label, and so is -1 unless it is one of `classes`.
-        start : array-like of shape (n_rows,)
+        start : array-like of shape (n_samples,)
             When windows began: date-times, ISO text, or seconds.
-        end : array-like of shape (n_rows,), optional
+        end : array-like of shape (n_samples,), optional
             When windows ended, in the same form.
         window : number of seconds, timedelta or str, optional
             The length of every window, such as "1 min". By default, without ends, the usual time
             between two starts.
-        participants : array-like of shape (n_rows,), optional
+        participants : array-like of shape (n_samples,), optional
             Whose window it is.
-        confidence : array-like of shape (n_rows,), optional
+        confidence : array-like of shape (n_samples,), optional
             How sure each label is, from 0 to 1. By default all bars are equally thick.
         classes : sequence, optional
             The classes, in the order of the legend; by default those found, sorted.
@@ -203,11 +203,11 @@ class TimelineDisplay:
         high = max(1.5 + 0.3 * (n_lanes + _HEADING * groups), height_of_legend(len(self.classes)))
         self.ax_ = axes_for(ax, 10.0, high)
         self.figure_ = self.ax_.figure
-        centre = np.arange(n_lanes, dtype=np.float64)
+        center = np.arange(n_lanes, dtype=np.float64)
         if groups:
-            centre += _HEADING * (line.participant[:n_lanes] + 1.0)
-        self._draw_bars(centre)
-        self._name_lanes(centre, groups)
+            center += _HEADING * (line.participant[:n_lanes] + 1.0)
+        self._draw_bars(center)
+        self._name_lanes(center, groups)
         self._say_what_is_left_out(n_lanes)
         has_none = -1 in self.bars_
         paints = [paint(look) for look in looks(len(self.classes))] + [blank()] * has_none
@@ -217,13 +217,13 @@ class TimelineDisplay:
         self._name_times()
         return self
 
-    def _draw_bars(self, centre: FloatArray) -> None:
+    def _draw_bars(self, center: FloatArray) -> None:
         from matplotlib.collections import PolyCollection
 
-        line, n_lanes = self.timeline, len(centre)
+        line, n_lanes = self.timeline, len(center)
         first, last = _recorded(line)
-        lanes = _boxes(first[:n_lanes], last[:n_lanes], centre, np.full(n_lanes, _THICKEST))
-        self.ax_.add_collection(PolyCollection(lanes, facecolor=PALE_GREY, linewidth=0))
+        lanes = _boxes(first[:n_lanes], last[:n_lanes], center, np.full(n_lanes, _THICKEST))
+        self.ax_.add_collection(PolyCollection(lanes, facecolor=PALE_GRAY, linewidth=0))
         self.bars_ = {}
         for h, filling in enumerate([*map(paint, looks(len(self.classes))), blank()]):
             label = h if h < len(self.classes) else -1
@@ -232,14 +232,14 @@ class TimelineDisplay:
                 continue
             sure = np.nan_to_num(line.confidence[mine], nan=1.0) if label >= 0 else 1.0
             thick = np.maximum(_THICKEST * sure * np.ones(int(mine.sum())), _THINNEST)
-            boxes = _boxes(line.start[mine], line.end[mine], centre[line.lane[mine]], thick)
+            boxes = _boxes(line.start[mine], line.end[mine], center[line.lane[mine]], thick)
             self.bars_[label] = self.ax_.add_collection(PolyCollection(boxes, **filling))
 
-    def _name_lanes(self, centre: FloatArray, groups: int) -> None:
-        line, n_lanes = self.timeline, len(centre)
-        self.ax_.set_yticks(centre, line.days[:n_lanes])
+    def _name_lanes(self, center: FloatArray, groups: int) -> None:
+        line, n_lanes = self.timeline, len(center)
+        self.ax_.set_yticks(center, line.days[:n_lanes])
         for k in range(groups):
-            top = centre[line.participant[:n_lanes] == k].min() - 0.5
+            top = center[line.participant[:n_lanes] == k].min() - 0.5
             self.ax_.text(
                 0.0,
                 top - 0.08,
@@ -250,7 +250,7 @@ class TimelineDisplay:
                 verticalalignment="bottom",
                 **PLAIN,
             )
-        self.ax_.set_ylim(centre[-1] + 0.6, centre[0] - 0.6 - _HEADING * bool(groups))
+        self.ax_.set_ylim(center[-1] + 0.6, center[0] - 0.6 - _HEADING * bool(groups))
         tidy(self.ax_)
         self.ax_.spines["left"].set_visible(False)
         self.ax_.tick_params(axis="y", length=0)
@@ -275,16 +275,16 @@ class TimelineDisplay:
         if longest:
             words.append(f"the most frequent label in slots of up to {longest:.3g} s")
         if words:
-            self.ax_.set_title("; ".join(words), fontsize=9, color=GREY, loc="left")
+            self.ax_.set_title("; ".join(words), fontsize=9, color=GRAY, loc="left")
 
 
-def _require_one_a_row(where: str, times: Times, n_rows: int) -> None:
-    if len(times.starts) != n_rows:
+def _require_one_a_row(where: str, times: Times, n_samples: int) -> None:
+    if len(times.starts) != n_samples:
         raise InputError(
             where,
-            f"{counted(len(times.starts), 'time')} for {counted(n_rows, 'label')}",
+            f"{counted(len(times.starts), 'time')} for {counted(n_samples, 'label')}",
             "one time a label",
-            "pass the times of the rows that were labelled, in their order",
+            "pass the times of the rows that were labeled, in their order",
         )
 
 
@@ -312,22 +312,22 @@ def _says_none(label: Any) -> bool:
     return not isinstance(label, str) and bool(label == -1)
 
 
-def _sure(confidence: Any, labelled: BoolArray) -> FloatArray:
+def _sure(confidence: Any, labeled: BoolArray) -> FloatArray:
     sure = np.asarray(confidence, dtype=np.float64)
-    if sure.shape != labelled.shape:
+    if sure.shape != labeled.shape:
         raise InputError(
             "`confidence`",
-            f"an array of shape {sure.shape} for {counted(len(labelled), 'label')}",
+            f"an array of shape {sure.shape} for {counted(len(labeled), 'label')}",
             "one number a label",
             "pass the confidence of the same rows",
         )
-    bad = labelled & ~((sure >= 0) & (sure <= 1 + 1e-9))
+    bad = labeled & ~((sure >= 0) & (sure <= 1 + 1e-9))
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
             f"`confidence`, row {row}", f"{sure[row]:g}", "numbers from 0 to 1", "correct it"
         )
-    return np.asarray(np.where(labelled, sure, np.nan))
+    return np.asarray(np.where(labeled, sure, np.nan))
 
 
 def _recorded(line: Timeline) -> tuple[FloatArray, FloatArray]:
@@ -339,9 +339,9 @@ def _recorded(line: Timeline) -> tuple[FloatArray, FloatArray]:
     return first, last
 
 
-def _boxes(start: FloatArray, end: FloatArray, centre: FloatArray, thick: FloatArray) -> list[Any]:
+def _boxes(start: FloatArray, end: FloatArray, center: FloatArray, thick: FloatArray) -> list[Any]:
     """Return the corners of bars, from seconds; the axes count hours."""
-    left, right, low, high = start / _HOUR, end / _HOUR, centre - thick / 2, centre + thick / 2
+    left, right, low, high = start / _HOUR, end / _HOUR, center - thick / 2, center + thick / 2
     corners = [left, low, right, low, right, high, left, high]
     return list(np.stack(corners, axis=1).reshape(len(start), 4, 2))
 

@@ -38,7 +38,7 @@ class Run:
         Which graph it lives on, and why; empty where there is none.
     status : str
         How the run ended; empty where the method has no such thing.
-    as_asked : bool
+    success : bool
         Whether it ended where it was asked to end.
     n_iter : int or None
         Iterations.
@@ -54,7 +54,7 @@ class Run:
     settings: dict[str, str]
     graph: str = ""
     status: str = ""
-    as_asked: bool = True
+    success: bool = True
     n_iter: int | None = None
     energies: list[float] = field(default_factory=list)
     stationarity: float | None = None
@@ -72,7 +72,7 @@ class Contents:
         Its heading.
     answer : Answer
         Labels, masses, confidence and reasons of the rows.
-    bag_codes : ndarray of shape (n_rows,)
+    bag_codes : ndarray of shape (n_samples,)
         Each row's bag, as a position in `report.ids`; -1 = in none.
     report : BagReport
         Given against assigned.
@@ -84,7 +84,7 @@ class Contents:
         When the rows were recorded.
     maps : dict of str to RowsMap
         Maps of the rows, by group.
-    names : ndarray of shape (n_rows,), or None
+    names : ndarray of shape (n_samples,), or None
         Names of the rows; by default their numbers.
     no_map : str
         Why there is no map, or not of everybody.
@@ -115,7 +115,7 @@ class Contents:
     bag_word: str = "bag"
 
     @property
-    def n_rows(self) -> int:
+    def n_samples(self) -> int:
         """The number of rows."""
         return len(self.answer.labels)
 
@@ -132,7 +132,7 @@ class Contents:
     @property
     def common_reasons(self) -> list[str]:
         """The reason codes that all rows have, and that say nothing about a single one."""
-        return [code for code, count in self.reasons.items() if count == self.n_rows]
+        return [code for code, count in self.reasons.items() if count == self.n_samples]
 
 
 def run_of(model: BagClassifier) -> Run:
@@ -153,7 +153,7 @@ def run_of(model: BagClassifier) -> Run:
         settings=settings,
         graph=graph,
         status=solution.status.value,
-        as_asked=solution.as_asked,
+        success=solution.success,
         n_iter=int(solution.n_iter),
         energies=[float(one) for one in solution.energies if math.isfinite(one)],
         stationarity=float(solution.stationarity),

@@ -39,7 +39,7 @@ def document_of(contents: Contents) -> dict[str, Any]:
             {
                 "name": str(name),
                 "rows": int(count),
-                "colour": look.colour,
+                "color": look.color,
                 "pattern": look.pattern,
                 "symbol": look.symbol,
             }
@@ -86,7 +86,7 @@ def _timeline(shown: Timeline, contents: Contents) -> dict[str, Any]:
         "start": _rounded(shown.start, 3),
         "end": _rounded(shown.end, 3),
         "label": shown.label.tolist(),
-        "rows": shown.n_rows.tolist(),
+        "rows": shown.n_samples.tolist(),
         "sure": _percent(shown.confidence),
         "lowest": _percent(shown.lowest),
     }
@@ -132,8 +132,8 @@ def _pieces(contents: Contents, bags: IntArray, shown: Timeline) -> dict[str, An
 
 def _map(name: str, one: RowsMap, contents: Contents) -> dict[str, Any]:
     answer, places = contents.answer, contents.places
-    known = one.neighbours >= 0
-    everybody = np.where(known, one.neighbours, 0)
+    known = one.neighbors >= 0
+    everybody = np.where(known, one.neighbors, 0)
     return {
         "name": name,
         "how": one.how,

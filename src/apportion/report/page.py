@@ -46,7 +46,7 @@ def page_of(contents: Contents, facts: Mapping[str, str]) -> str:
         bag=contents.bag_word,
         bags_word=plural(contents.bag_word),
         levels=_LEVELS,
-        n_rows=contents.n_rows,
+        n_samples=contents.n_samples,
         policy=_policy(scripts),
         style=_source(templates, "report.css"),
         scripts=scripts,

@@ -47,7 +47,7 @@ def verdict_on(contents: Contents) -> Verdict:
 
 def _sentence(contents: Contents, level: Level) -> str:
     n = int((contents.places >= 0).sum())
-    who = "All" if n == contents.n_rows else f"{n:,} of"
+    who = "All" if n == contents.n_samples else f"{n:,} of"
     off = contents.report.error()
     kept = (
         f"every {contents.bag_word} keeps its totals"
@@ -55,13 +55,13 @@ def _sentence(contents: Contents, level: Level) -> str:
         else f"{off:.1%} of the rows in {plural(contents.bag_word)} are off their totals"
     )
     agreement = agreement_of(contents)
-    similar = "" if agreement is None else f", and {agreement.share:.0%} of their neighbours agree"
+    similar = "" if agreement is None else f", and {agreement.share:.0%} of their neighbors agree"
     words = {
         "sound": "nothing that shows without true labels speaks against them",
         "care": "look at the points below before you use them",
         "doubt": "do not rely on them before the points below are settled",
     }
-    return f"{who} {contents.n_rows:,} rows have a label, {kept}{similar}: {words[level]}."
+    return f"{who} {contents.n_samples:,} rows have a label, {kept}{similar}: {words[level]}."
 
 
 class Agreement(NamedTuple):
@@ -84,11 +84,11 @@ def agreement_of(contents: Contents) -> Agreement | None:
     places = contents.places
     same = everything = 0.0
     for one in contents.maps.values():
-        own, others = places[one.rows][:, None], places[one.neighbours]
-        labelled = (one.neighbours >= 0) & (own >= 0) & (others >= 0)
-        alike = labelled & (others == own)
+        own, others = places[one.rows][:, None], places[one.neighbors]
+        labeled = (one.neighbors >= 0) & (own >= 0) & (others >= 0)
+        alike = labeled & (others == own)
         same += float(one.similarity[alike].sum())
-        everything += float(one.similarity[labelled].sum())
+        everything += float(one.similarity[labeled].sum())
     if everything <= 0:
         return None
     shares = np.bincount(places[places >= 0]) / (places >= 0).sum()
@@ -105,11 +105,11 @@ def _bags(contents: Contents) -> list[tuple[bool, str]]:
         found += [(diagnosis.uninformative, f"{where}{text}") for text in diagnosis.findings]
     for group, run in contents.runs.items():
         where = f"{group}: " if len(contents.runs) > 1 else ""
-        if not run.as_asked:
+        if not run.success:
             found.append((True, f"{where}{run.method} {run.status}."))
         if run.unique is False:
             found.append(
-                (True, f"{where}The totals admit several labellings; the smoothest was kept.")
+                (True, f"{where}The totals admit several labelings; the smoothest was kept.")
             )
     off = contents.report.error()
     if off > _OFF:
@@ -123,7 +123,7 @@ def _bags(contents: Contents) -> list[tuple[bool, str]]:
 
 def _rows(contents: Contents) -> list[str]:
     """Return what is wrong with many rows."""
-    n, found = contents.n_rows, []
+    n, found = contents.n_samples, []
     counts = contents.reasons
     for code, text in (
         ("tie", "have a label that only a tie-break decided"),

@@ -41,7 +41,7 @@ def write_report(
 
     The page tells whether the labels can be relied on, and shows the days of every participant
     where times are given, given against assigned totals, what the bags tell apart, a map of the
-    rows with the neighbours that made their labels, convergence, and the settings. It holds labels
+    rows with the neighbors that made their labels, convergence, and the settings. It holds labels
     and totals of the rows, and features only as places on the map: share it as carefully as the
     labels. It needs `apportion[report]`.
 
@@ -51,18 +51,18 @@ def write_report(
         A fitted estimator of this library.
     path : str or path
         The file to write; one that is there is replaced.
-    X : array-like of shape (n_rows, n_features), optional
+    X : array-like of shape (n_samples, n_features), optional
         The fitted rows. Needed only for the map of a method that keeps no graph.
-    start : array-like of shape (n_rows,), optional
+    start : array-like of shape (n_samples,), optional
         When the rows were recorded: times, ISO text, or seconds.
-    end : array-like of shape (n_rows,), optional
+    end : array-like of shape (n_samples,), optional
         When they ended.
     window : number of seconds, timedelta or str, optional
         How long each lasted, such as "1 min", in place of `end`. By default the usual time between
         two starts.
-    participants : array-like of shape (n_rows,), optional
+    participants : array-like of shape (n_samples,), optional
         Whose rows they are.
-    names : sequence of length n_rows, optional
+    names : sequence of length n_samples, optional
         Names of the rows; by default their numbers.
     title : str, optional
         The page's heading.

@@ -32,9 +32,9 @@ class Bags:
         Ids of the bags that have rows, in the order of the table.
     classes : ndarray of shape (n_classes,)
         The classes, sorted.
-    codes : ndarray of shape (n_rows,)
+    codes : ndarray of shape (n_samples,)
         Each row's bag, as a position in `ids`; -1 = in no bag.
-    given : ndarray of shape (n_rows,)
+    given : ndarray of shape (n_samples,)
         Each row's given label, as a position in `classes`; -1 = none.
     lower, upper : ndarray of shape (n_bags, n_classes)
         Bounds of the class masses of all rows of a bag.
@@ -64,7 +64,7 @@ class Bags:
         self.open_lower, self.open_upper = self._open_masses()
 
     @property
-    def n_rows(self) -> int:
+    def n_samples(self) -> int:
         """The number of rows."""
         return len(self.codes)
 
@@ -86,8 +86,8 @@ class Bags:
         bag count in full. Where nothing is known, all classes are equally likely.
         """
         loose = self.given[(self.given >= 0) & (self.codes < 0)]
-        labelled = np.bincount(loose, minlength=self.n_classes)
-        return overall_shares(self.lower, self.upper, self.groups.sizes, labelled)
+        labeled = np.bincount(loose, minlength=self.n_classes)
+        return overall_shares(self.lower, self.upper, self.groups.sizes, labeled)
 
     @cached_property
     def shares(self) -> FloatArray:
@@ -145,12 +145,13 @@ class Bags:
             last = int(rows[self.codes[rows] == k][-1])
             left, least, most = compared(sizes[k], lower[k].sum(), upper[k].sum())
             raise GivenLabelError(
-                last,
-                self.ids[k],
+                "",
                 f"given labels that leave {left} rows without a label, of which the totals want "
                 f"{least} to {most}",
                 "given labels that leave room for every class's total",
                 "correct the labels or the totals",
+                row=last,
+                bag=self.ids[k],
             )
         return tighten(lower, upper, sizes)
 
@@ -161,23 +162,24 @@ class Bags:
         allowed = f"exactly {most}" if exact else f"from {least} to {most}"
         rows = "row" if count == 1 else "rows"
         return GivenLabelError(
-            int(row),
-            self.ids[k],
+            "",
             f"the label {label!r}, given to {given} {rows} of it",
             f"{allowed} of them",
             "correct the labels or the totals; rounded totals can be given as counts or intervals",
+            row=int(row),
+            bag=self.ids[k],
         )
 
 
 def overall_shares(
-    lower: FloatArray, upper: FloatArray, sizes: FloatArray, labelled: AnyArray | int = 0
+    lower: FloatArray, upper: FloatArray, sizes: FloatArray, labeled: AnyArray | int = 0
 ) -> FloatArray:
     """Return the class shares of all rows, from bags' masses and counts of labels in no bag."""
     size = np.maximum(sizes, 1.0)[:, None]
     middle = 0.5 * (lower + upper) / size
     middle /= np.maximum(middle.sum(axis=1, keepdims=True), 1e-300)
     known = sizes * (1.0 - ((upper - lower) / size).max(axis=1))
-    mass = known @ middle + labelled
+    mass = known @ middle + labeled
     if mass.sum() <= 0:
         return np.full(len(mass), 1.0 / len(mass))
     return np.asarray(mass / mass.sum())
@@ -194,7 +196,7 @@ def shares_near(
 
 
 def match_bags(
-    n_rows: int,
+    n_samples: int,
     y: Any = None,
     bags: Any = None,
     proportions: Any = None,
@@ -205,11 +207,11 @@ def match_bags(
 
     Parameters
     ----------
-    n_rows : int
+    n_samples : int
         The number of rows.
-    y : array-like of shape (n_rows,), optional
+    y : array-like of shape (n_samples,), optional
         Given labels; missing = not known.
-    bags : array-like of shape (n_rows,), optional
+    bags : array-like of shape (n_samples,), optional
         Bag ids, anything hashable; missing = in no bag.
     proportions : Totals, dataframe, mapping or array, optional
         The bags' totals; anything but a `Totals` is read by `Totals.from_proportions`.
@@ -239,8 +241,8 @@ def match_bags(
             "`bags` and `proportions`, or `y`, or all three",
             "say how the classes are shared out, e.g. fit(X, bags=day, proportions=table)",
         )
-    label_codes, labels = (np.full(n_rows, -1), []) if y is None else factorize(y, "label")
-    _refuse_other_length("y", label_codes, n_rows)
+    label_codes, labels = (np.full(n_samples, -1), []) if y is None else factorize(y, "label")
+    _refuse_other_length("y", label_codes, n_samples)
     if bags is None:
         if not labels:
             raise SupervisionError(
@@ -250,11 +252,11 @@ def match_bags(
         place = np.argsort(order)
         none = np.zeros((0, len(classes)))
         given = np.append(place, -1)[label_codes]
-        return Bags((), classes, np.full(n_rows, -1), none, none, given)
+        return Bags((), classes, np.full(n_samples, -1), none, none, given)
 
     row_codes, ids = factorize(bags, "bag id")
-    _refuse_other_length("bags", row_codes, n_rows)
-    _refuse_one_value_a_row(proportions, ids, n_rows)
+    _refuse_other_length("bags", row_codes, n_samples)
+    _refuse_one_value_a_row(proportions, ids, n_samples)
     totals = as_totals(proportions)
     if classes is not None:
         totals = totals.with_classes(classes)
@@ -285,33 +287,34 @@ def _given_codes(codes: IntArray, labels: list[Any], classes: AnyArray) -> IntAr
         if label not in known:
             row = int(np.flatnonzero(codes == code)[0])
             raise SupervisionError(
-                f"row {row}",
+                "",
                 f"the label {label!r}, which the totals do not know",
                 f"the totals' classes, {name_some(map(repr, known))}, or None for 'not known'",
                 "correct the label, or name the class in the totals",
+                row=row,
             )
     return np.array([known[label] for label in labels] + [-1], dtype=np.intp)[codes]
 
 
-def _refuse_other_length(name: str, codes: IntArray, n_rows: int) -> None:
-    if len(codes) != n_rows:
+def _refuse_other_length(name: str, codes: IntArray, n_samples: int) -> None:
+    if len(codes) != n_samples:
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, "
+            f"Found input variables with inconsistent numbers of samples: X has {n_samples} rows, "
             f"`{name}` has {len(codes)} values. Give one value a row."
         )
 
 
-def _refuse_one_value_a_row(proportions: Any, ids: list[Any], n_rows: int) -> None:
+def _refuse_one_value_a_row(proportions: Any, ids: list[Any], n_samples: int) -> None:
     """Raise where `proportions` looks like the labels of the rows."""
     if isinstance(proportions, Totals | Mapping) or np.ndim(proportions) != 1:
         return
     index: Any = getattr(proportions, "index", None)
     names = set() if index is None or callable(index) else set(index)
-    by_id = set(ids) <= names and names != set(range(n_rows))
-    if len(proportions) == n_rows > len(ids) and not by_id:
+    by_id = set(ids) <= names and names != set(range(n_samples))
+    if len(proportions) == n_samples > len(ids) and not by_id:
         raise SupervisionError(
             "`proportions`",
-            f"one value a row ({n_rows}), while there are {len(ids)} bags",
+            f"one value a row ({n_samples}), while there are {len(ids)} bags",
             "one line a bag",
             "give the bags' totals here; known labels of rows are `y`",
         )
@@ -323,17 +326,20 @@ def _no_totals(bag: Any, row: int, totals: Totals, source: Any) -> SupervisionEr
     from_array = from_array and totals.ids == tuple(range(len(totals.ids)))
     if from_array and not hasattr(source, "columns") and not hasattr(source, "index"):
         return SupervisionError(
-            f"bag {bag!r} (row {row})",
+            "",
             "no totals: an array of proportions has no bag ids, its row k is bag k",
             f"bag ids from 0 to {len(totals.ids) - 1}, or a mapping from bag id to shares",
             "pass a mapping or a dataframe with the bag ids",
+            row=row,
+            bag=bag,
         )
-    hint = _hint_for(bag, totals.ids)
     return SupervisionError(
-        f"bag {bag!r} (row {row})",
+        "",
         "rows, but no line in the table of totals",
         f"the bags of the table: {name_some(map(repr, totals.ids))}",
-        hint,
+        _hint_for(bag, totals.ids),
+        row=row,
+        bag=bag,
     )
 
 

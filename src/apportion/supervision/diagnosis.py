@@ -89,11 +89,11 @@ def diagnose(bags: Any = None, proportions: Any = None, *, y: Any = None) -> Dia
 
     Parameters
     ----------
-    bags : array-like of shape (n_rows,)
+    bags : array-like of shape (n_samples,)
         One bag id a row.
     proportions : Totals, dataframe, mapping or array
         The bags' totals.
-    y : array-like of shape (n_rows,), optional
+    y : array-like of shape (n_samples,), optional
         Given labels; each counts as a pure bag of one row.
 
     Examples
@@ -104,8 +104,8 @@ def diagnose(bags: Any = None, proportions: Any = None, *, y: Any = None) -> Dia
     exchanging them changes nothing that the totals say.
     """
     rows = bags if bags is not None else y
-    n_rows = 0 if rows is None else len(rows)
-    return diagnose_bags(match_bags(n_rows, y, bags, proportions))
+    n_samples = 0 if rows is None else len(rows)
+    return diagnose_bags(match_bags(n_samples, y, bags, proportions))
 
 
 def diagnose_bags(bags: Bags) -> Diagnosis:
@@ -141,9 +141,9 @@ def diagnose_shares(
 def _design(bags: Bags) -> tuple[FloatArray, FloatArray]:
     """Return shares and sizes of the bags; a class's given labels are a pure bag of their own."""
     given = np.bincount(bags.given[bags.given >= 0], minlength=bags.n_classes).astype(np.float64)
-    labelled = np.flatnonzero(given)
-    shares = np.vstack([bags.shares, np.eye(bags.n_classes)[labelled]])
-    sizes = np.concatenate([bags.open_groups.sizes, given[labelled]])
+    labeled = np.flatnonzero(given)
+    shares = np.vstack([bags.shares, np.eye(bags.n_classes)[labeled]])
+    sizes = np.concatenate([bags.open_groups.sizes, given[labeled]])
     return shares[sizes > 0], sizes[sizes > 0]
 
 

@@ -297,9 +297,9 @@ class Totals:
 
         Parameters
         ----------
-        labels : array-like of shape (n_rows,), or array or dataframe of shape (n_rows, n_classes)
+        labels : array-like of shape (n_samples,) or (n_samples, n_classes)
             A label for every row that is in a bag; or its shares of the classes, which sum to 1.
-        bags : array-like of shape (n_rows,)
+        bags : array-like of shape (n_samples,)
             A bag id for every row; missing = in no bag.
         classes : sequence, optional
             All classes, where some may be absent from `labels`; of shares, the columns' names,
@@ -321,13 +321,15 @@ class Totals:
         bag_codes, ids = factorize(bags, "bag id")
         if len(label_codes) != len(bag_codes):
             raise ValueError(f"{len(label_codes)} labels were given for {len(bag_codes)} bag ids.")
-        unlabelled = np.flatnonzero((bag_codes >= 0) & (label_codes < 0))
-        if unlabelled.size:
+        unlabeled = np.flatnonzero((bag_codes >= 0) & (label_codes < 0))
+        if unlabeled.size:
             raise SupervisionError(
-                f"row {unlabelled[0]} (bag {ids[bag_codes[unlabelled[0]]]!r})",
+                "",
                 "no label",
                 "a label for every row that is in a bag",
                 "label it, or give it no bag id",
+                row=int(unlabeled[0]),
+                bag=ids[bag_codes[unlabeled[0]]],
             )
         known = list(found if classes is None else classes)
         place = {label: h for h, label in enumerate(known)}
@@ -355,10 +357,12 @@ class Totals:
         off = np.flatnonzero(inside & ~whole)
         if off.size:
             raise SupervisionError(
-                f"row {off[0]} (bag {ids[codes[off[0]]]!r})",
+                "",
                 f"the shares {shares[off[0]].tolist()}",
                 "shares between 0 and 1 that sum to 1, for every row that is in a bag",
                 "correct them, or give the row no bag id",
+                row=int(off[0]),
+                bag=ids[codes[off[0]]],
             )
         masses = np.zeros((len(ids), shares.shape[1]))
         np.add.at(masses, codes[inside], shares[inside])
@@ -536,10 +540,10 @@ def masses_for(totals: Totals, bags: IntArray, sizes: FloatArray) -> tuple[Float
         lower[exact] = upper[exact] = scaled
     sums = np.where(exact, lower.sum(axis=1), sizes)
     for k in np.flatnonzero(np.abs(sums - sizes) > 1e-6 * np.maximum(sizes, 1.0)):
-        total, n_rows = compared(sums[k], sizes[k])
+        total, n_samples = compared(sums[k], sizes[k])
         raise SupervisionError(
             f"bag {ids[k]!r}",
-            f"totals that sum to {total} for {n_rows} rows, off by {sums[k] - sizes[k]:+.6g}",
+            f"totals that sum to {total} for {n_samples} rows, off by {sums[k] - sizes[k]:+.6g}",
             "totals that sum to the bag's number of rows",
             "correct them (of durations, check `window`), or rescale them with normalize=True; in "
             "cross-validation keep whole bags together, e.g. with GroupKFold",

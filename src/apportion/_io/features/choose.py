@@ -48,7 +48,7 @@ def choose_columns(
 ) -> Choice:
     """Return the columns to use as features, and why each other column is none.
 
-    Ids and times are recognised by name, type and content and are never features; neither is a
+    Ids and times are recognized by name, type and content and are never features; neither is a
     column whose values are the classes, nor one that is called a weekday or an elapsed time.
 
     Parameters

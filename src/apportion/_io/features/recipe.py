@@ -1,4 +1,4 @@
-"""How a table's columns become numbers: learnt from some rows, the same for others."""
+"""How a table's columns become numbers: learned from some rows, the same for others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Feature:
     levels : tuple of str, or None
         Of a category: its values, one 0/1 number each.
     present : float
-        The share of the rows it was learnt from whose cell was not missing.
+        The share of the rows it was learned from whose cell was not missing.
     """
 
     name: str
@@ -82,13 +82,13 @@ class Encoded:
 
     Attributes
     ----------
-    rows : ndarray of shape (n_rows, n_numbers)
+    rows : ndarray of shape (n_samples, n_numbers)
         Finite numbers.
-    lacking : ndarray of bool, of shape (n_rows,)
+    lacking : ndarray of bool, of shape (n_samples,)
         Rows with a missing cell, which a stand-in fills.
-    poor : ndarray of bool, of shape (n_rows,)
+    poor : ndarray of bool, of shape (n_samples,)
         Rows that have less than half as many features as rows usually have.
-    unseen : ndarray of bool, of shape (n_rows,)
+    unseen : ndarray of bool, of shape (n_samples,)
         Rows with a category that the recipe does not know, which is 0 for all that it does.
     missing : dict of str to float
         The share of the rows whose cell is missing, by column.
@@ -143,7 +143,7 @@ class Recipe:
         known = set(table.column_names)
         for name in self.names:
             if name not in known:
-                near = no_column(name, table.column_names, "the rows").mend
+                near = no_column(name, table.column_names, "the rows").hint
                 raise FileError(
                     "the rows",
                     f"no column {name!r}, which the model was fitted to",

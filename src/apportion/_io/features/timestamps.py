@@ -56,13 +56,13 @@ def why_left_out(kind: When | None) -> str | None:
 
 
 class Clock:
-    """Recognises columns whose numbers are a function of the windows' times.
+    """Recognizes columns whose numbers are a function of the windows' times.
 
     Parameters
     ----------
-    starts : ndarray of shape (n_rows,)
+    starts : ndarray of shape (n_samples,)
         When windows began by the clock, in microseconds.
-    participants : ndarray of shape (n_rows,), or None
+    participants : ndarray of shape (n_samples,), or None
         Whose windows they are.
     dated : bool, default=True
         Whether the clock showed dates; without, there is no time of day and no weekday.

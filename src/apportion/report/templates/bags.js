@@ -13,8 +13,8 @@ function startBags() {
   classes.forEach((look, place) => {
     const trace = {
       type: "scatter", mode: "markers", meta: place, hoverinfo: "text", x: [], y: [], hovertext: [],
-      error_x: { type: "data", symmetric: false, array: [], arrayminus: [], thickness: 0.8, width: 2, color: look.colour },
-      marker: { symbol: look.symbol, size: 8, color: look.colour, line: { color: "#1a1a1a", width: 0.6 }, opacity: 0.85 },
+      error_x: { type: "data", symmetric: false, array: [], arrayminus: [], thickness: 0.8, width: 2, color: look.color },
+      marker: { symbol: look.symbol, size: 8, color: look.color, line: { color: "#1a1a1a", width: 0.6 }, opacity: 0.85 },
     };
     for (let k = 0; k < n; k++) {
       const [low, high] = [bags.lower[k][place], bags.upper[k][place] ?? bags.rows[k]];

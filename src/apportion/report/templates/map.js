@@ -1,4 +1,4 @@
-// The map of rows, and for each row the neighbours that made its label.
+// The map of rows, and for each row the neighbors that made its label.
 
 const atlas = { map: 0, items: [], chosen: -1 };
 
@@ -33,7 +33,7 @@ function chooseMap(place) {
   const shown = report.maps[place];
   const traces = [];
   for (let label = -1; label < classes.length; label++) {
-    const look = label < 0 ? { colour: "#ffffff", symbol: "circle-open" } : classes[label];
+    const look = label < 0 ? { color: "#ffffff", symbol: "circle-open" } : classes[label];
     const rows = shown.label.map((_, at) => at).filter((at) => shown.label[at] === label);
     if (!rows.length) continue;
     rows.forEach((at, point) => atlas.items.push({ at, place: label, curve: traces.length, point }));
@@ -43,7 +43,7 @@ function chooseMap(place) {
       y: rows.map((at) => shown.y[at]),
       customdata: rows,
       hovertext: rows.map((at) => hoverWords(shown, at)),
-      marker: { symbol: look.symbol, color: look.colour, size: 7, line: { color: "#1a1a1a", width: 0.5 }, opacity: 0.85 },
+      marker: { symbol: look.symbol, color: look.color, size: 7, line: { color: "#1a1a1a", width: 0.5 }, opacity: 0.85 },
     });
   }
   draw("map-plot", traces, {
@@ -57,14 +57,14 @@ function chooseMap(place) {
   element("map-how").textContent =
     (report.maps.length > 1 ? `Map of ${shown.name} (${place + 1} of ${report.maps.length}). ` : "") +
     `Places: ${shown.how}. ${drawn} rows are drawn` +
-    (report.maps.length === 1 && shown.x.length < total ? `, of ${total.toLocaleString("en")} labelled ones, chosen by a hash of their features.` : ".");
+    (report.maps.length === 1 && shown.x.length < total ? `, of ${total.toLocaleString("en")} labeled ones, chosen by a hash of their features.` : ".");
   tellNothing("map-detail", "No row is chosen.");
 }
 
 function hoverWords(shown, at) {
   const lines = [`row ${shown.row[at]}: ${className(shown.label[at])} (${ownShare(shown, at)})`];
   if (shown.bag[at] !== null) lines.push(`${report.words.bag} ${shown.bag[at]}`);
-  neighboursOf(shown, at).forEach((one) => {
+  neighborsOf(shown, at).forEach((one) => {
     lines.push(`${one.share} ${one.label}, row ${one.row}${one.bag === null ? "" : `, ${report.words.bag} ${one.bag}`}`);
   });
   return lines.map((line) => plain(shortened(line, 80))).join("<br>");
@@ -74,7 +74,7 @@ function ownShare(shown, at) {
   return shown.label[at] < 0 ? "–" : share(shown.masses[at][shown.label[at]]);
 }
 
-function neighboursOf(shown, at) {
+function neighborsOf(shown, at) {
   return shown.near[at]
     .map((row, j) => ({ row, place: shown.nearLabel[at][j], bag: shown.nearBag[at][j], share: share(shown.nearShare[at][j]) }))
     .filter((one) => one.place > -2)
@@ -89,7 +89,7 @@ function tellRow(at) {
     .sort((a, b) => b[0] - a[0])
     .map(([percent, name]) => `${name} ${share(percent)}`);
   const bag = shown.bag[at] === null ? `in no ${report.words.bag}` : `of ${report.words.bag} ${shown.bag[at]}`;
-  const near = neighboursOf(shown, at);
+  const near = neighborsOf(shown, at);
   const agree = near.filter((one) => one.place === shown.label[at]).length;
   const body = make("tbody", {}, ...near.map((one) =>
     make("tr", {}, make("td", { class: "words" }, String(one.row)), make("td", { class: "words" }, one.label),

@@ -131,7 +131,7 @@ function fill(place) {
   if (place < 0) return { color: "#ffffff", line: { color: "#8a8a8a", width: 1 } };
   const look = classes[place];
   return {
-    color: look.colour,
+    color: look.color,
     line: { color: "#ffffff", width: 0.3 },
     pattern: { shape: look.pattern, fgcolor: "#000000", fgopacity: 0.55, size: 6, solidity: 0.2, fillmode: "overlay" },
   };
@@ -146,7 +146,7 @@ function swatch(place) {
   }
   const look = classes[place];
   const drawn = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  box.style.background = look.colour;
+  box.style.background = look.color;
   const lines = [];
   for (let at = -12; at < width + 12; at += 6) {
     if (look.pattern === "/" || look.pattern === "x") lines.push(`M${at},14l14,-14`);

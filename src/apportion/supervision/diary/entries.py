@@ -142,13 +142,13 @@ def _read_wide(sheet: Sheet, roles: Roles, lines: _Lines) -> _Said:
     _refuse_twice(sheet, lines)
     amounts = {}
     for h, (column, (_, unit)) in enumerate(zip(columns, named, strict=True)):
-        mend = (
+        hint = (
             f"correct the cell; if {column!r} is no activity, leave it out with --diary-column "
             f"{quote(f'note={column}')}; if it holds the activities' names, use --diary-column "
             f"{quote(f'activity={column}')}"
         )
         for i, cell in enumerate(sheet.amounts(column)):
-            amount = _amount(cell, unit, sheet.place(i, column), mend)
+            amount = _amount(cell, unit, sheet.place(i, column), hint)
             if amount is not None:
                 amounts[i, h] = amount
     return _Said("wide", classes, amounts, ())
@@ -192,7 +192,7 @@ def _no_durations(sheet: Sheet, column: str) -> DiaryError:
     )
 
 
-def _amount(cell: Any, unit: str | None, where: str, mend: str) -> Amount | None:
+def _amount(cell: Any, unit: str | None, where: str, hint: str) -> Amount | None:
     """Return what a cell says, a bare number in the unit that its column's name says."""
     try:
         amount = read_amount(cell)
@@ -202,7 +202,7 @@ def _amount(cell: Any, unit: str | None, where: str, mend: str) -> Amount | None
             repr(cell),
             "durations of 0 and more such as 8.5, '8h30', '08:30' or '90 min', percentages such as "
             "'35%', or an empty cell",
-            mend,
+            hint,
         ) from None
     if amount is None or amount.kind != "bare" or unit is None:
         return amount

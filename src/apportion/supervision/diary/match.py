@@ -29,18 +29,18 @@ class DiaryBags:
 
     Attributes
     ----------
-    bags : ndarray of shape (n_rows,)
+    bags : ndarray of shape (n_samples,)
         The id of each window's bag, participant and period; None = in no bag.
     totals : Totals
         Within which shares the classes lie in each bag.
-    left_out : ndarray of bool, of shape (n_rows,)
-        Windows that are not to be labelled: the sensor was not worn.
-    participants : ndarray of shape (n_rows,), or None
+    left_out : ndarray of bool, of shape (n_samples,)
+        Windows that are not to be labeled: the sensor was not worn.
+    participants : ndarray of shape (n_samples,), or None
         Whose window it is.
-    starts, ends : ndarray of shape (n_rows,), or None
+    starts, ends : ndarray of shape (n_samples,), or None
         What clocks showed when windows began, in microseconds since 1970 or since the moment that
         seconds count from, and as much more as they lasted; None where no column says so.
-    ahead : ndarray of shape (n_rows,), or None
+    ahead : ndarray of shape (n_samples,), or None
         How far these clocks were ahead of UTC when windows began, in microseconds; 0 where times
         are seconds, and None where no zone is known.
     zone : str or None
@@ -109,7 +109,7 @@ def diary_bags(
         What to do where the two do not fit together.
     participant, start, end, nonwear : str, optional
         Columns of `windows`; by default the usual names. Windows whose `nonwear` is true are not
-        labelled, and their time counts as not recorded.
+        labeled, and their time counts as not recorded.
     window : number of seconds, timedelta or str, optional
         The length of every window, such as "1 min". By default from start to end, or the usual
         distance between starts.
@@ -273,7 +273,7 @@ def _left_over(
     n_loose = int(np.sum((bags < 0) & ~recording.off))
     if n_loose:
         notes.append(
-            f"{n_loose:,} of {recording.n_rows:,} windows belong to no entry that is used: "
+            f"{n_loose:,} of {recording.n_samples:,} windows belong to no entry that is used: "
             "similar windows alone decide their labels"
         )
     return notes

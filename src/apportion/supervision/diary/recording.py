@@ -40,17 +40,17 @@ class Recording:
 
     Attributes
     ----------
-    codes : ndarray of shape (n_rows,)
+    codes : ndarray of shape (n_samples,)
         Each window's participant, as a position in `names`.
     names : tuple of str or None
         The participants; one None where the windows name nobody.
-    starts, ends : ndarray of shape (n_rows,), or None
+    starts, ends : ndarray of shape (n_samples,), or None
         When windows began and ended, in microseconds; None where no column says so.
     absolute : bool
         Whether these are points in time, not what a clock showed.
     zone : str or None
         The zone that a column of points in time names.
-    off : ndarray of bool, of shape (n_rows,)
+    off : ndarray of bool, of shape (n_samples,)
         Windows in which the sensor was not worn.
     length : float
         The usual seconds of a window; NaN where it is not known.
@@ -72,7 +72,7 @@ class Recording:
     columns: dict[str, str]
 
     @property
-    def n_rows(self) -> int:
+    def n_samples(self) -> int:
         """The number of windows."""
         return len(self.codes)
 
@@ -119,7 +119,7 @@ class Recording:
 
         Parameters
         ----------
-        bags : ndarray of shape (n_rows,)
+        bags : ndarray of shape (n_samples,)
             Each window's bag; -1 = in none.
         n_bags : int
             The number of bags.
@@ -189,7 +189,7 @@ def read_recording(
         off = marks_of(table, chosen["nonwear"], place)
         notes.append(
             f"{int(off.sum()):,} of {len(off):,} windows are marked as not worn in "
-            f"{chosen['nonwear']!r}: they are not labelled, and their time counts as not recorded"
+            f"{chosen['nonwear']!r}: they are not labeled, and their time counts as not recorded"
         )
     used = {role: column for role, column in chosen.items() if column is not None}
     return Recording(codes, names, starts, ends, absolute, zone, off, seconds, tuple(notes), used)
@@ -216,7 +216,7 @@ def participants_of(
 ) -> tuple[IntArray, tuple[str | None, ...]]:
     """Return each row's participant, as a position in the names, and these; None = nobody named."""
     if column is None:
-        return np.zeros(table.n_rows, dtype=np.intp), (None,)
+        return np.zeros(table.n_samples, dtype=np.intp), (None,)
     codes, found = factorize(table[column], "participant")
     plain = plain_names(found, "participant", f"column {column!r}")
     names = {name: k for k, name in enumerate(dict.fromkeys(plain))}

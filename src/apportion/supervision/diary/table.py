@@ -30,8 +30,8 @@ class Table:
         self._keys = {str(key): key for key in keys}
         self._column = windows.__getitem__ if frame is None else frame.get_column
         first = next(iter(keys), None)
-        self.n_rows = 0 if first is None else _length(self._column(first))
-        if self.n_rows <= 0:
+        self.n_samples = 0 if first is None else _length(self._column(first))
+        if self.n_samples <= 0:
             raise DiaryError(
                 "the windows", "no window", "at least one row", "check that they are the right ones"
             )
@@ -43,11 +43,11 @@ class Table:
 
     def __getitem__(self, name: str) -> Any:
         column = self._column(self._keys[name])
-        if _length(column) != self.n_rows:
+        if _length(column) != self.n_samples:
             raise DiaryError(
                 f"the windows, column {name!r}",
                 f"one cell, {column!r}" if _length(column) < 0 else f"{_length(column):,} cells",
-                f"{self.n_rows:,}, as in the column {self.names[0]!r}",
+                f"{self.n_samples:,}, as in the column {self.names[0]!r}",
                 "give every column one cell for each window",
             )
         return nw.to_native(column) if isinstance(column, nw.Series) else column

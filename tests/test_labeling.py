@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from apportion import LPLLP, Totals
 from apportion.exceptions import SupervisionError
-from apportion.labeling.rows import REASONS, Supervision, joined_codes, label_rows, renumbered
+from apportion.labeling.rows import REASONS, Supervision, joined_codes, label_rows
 
 COUNTS = {"mon": {"a": 2, "b": 4}, "tue": {"a": 4, "b": 2}, "wed": {"a": 3, "b": 3}}
 
@@ -62,7 +62,7 @@ def test_rows_that_are_left_out(unit):
 
 
 @pytest.mark.filterwarnings("ignore:The totals do not tell")
-def test_groups_are_labelled_apart():
+def test_groups_are_labeled_apart():
     X, bags, totals = made_up()
     groups = np.array(["p", "q", "r"], dtype=object)[np.repeat([0, 1, 2], 6)]
     order = np.random.default_rng(0).permutation(18)
@@ -78,7 +78,7 @@ def test_groups_are_labelled_apart():
     assert found.report.error() == 0.0
 
 
-def test_a_group_without_totals_is_not_labelled():
+def test_a_group_without_totals_is_not_labeled():
     X, bags, totals = made_up()
     groups = np.array(["p"] * 12 + ["q"] * 6, dtype=object)
     bags = np.where(groups == "q", None, bags)
@@ -115,10 +115,12 @@ def test_errors_name_the_row_where_it_stands():
         label_rows(X[order], known(bags[order], totals, given[order], groups))
 
 
-def test_renumbered():
-    error = SupervisionError("bag 'row 3' (row 12)", "a", "b", "c")
-    assert renumbered(error, lambda row: f"line {row + 2}").where == "bag 'line 5' (line 14)"
-    assert str(renumbered(error, str)).endswith("found a. Allowed: b. To mend: c.")
+def test_an_error_keeps_its_fields_where_its_row_has_a_place():
+    error = SupervisionError("", "a", "b", "c", row=12, bag="row 3")
+    placed = error.placed(lambda row: f"line {row + 2}")
+    assert str(placed) == "line 14 in bag 'row 3': found a. Allowed: b. Hint: c."
+    assert (placed.row, placed.bag) == (12, "row 3")
+    assert type(placed) is SupervisionError
 
 
 def test_marks_are_reasons():

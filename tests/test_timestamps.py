@@ -68,7 +68,7 @@ def sensors(start, who):
 
 
 @pytest.mark.parametrize("jitter", [0, 50])
-def test_functions_of_the_time_are_recognised_by_their_numbers(jitter):
+def test_functions_of_the_time_are_recognized_by_their_numbers(jitter):
     start, who = recording(jitter=jitter)
     clock = clock_of(start, who)
     rng = np.random.default_rng(0)

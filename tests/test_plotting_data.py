@@ -15,7 +15,7 @@ from scipy import sparse
 
 from apportion import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
 from apportion.plotting._palette import NO_LABEL, looks
-from apportion.plotting._row_map import MOST_ROWS, N_NEIGHBOURS, map_of_features, map_of_graph
+from apportion.plotting._row_map import MOST_ROWS, N_NEIGHBORS, map_of_features, map_of_graph
 from apportion.plotting._timeline_data import DAY, SECOND, Times, timeline_of
 from apportion.plotting._timestamps import times_of_diary
 from apportion.supervision.diary import diary_bags
@@ -27,21 +27,21 @@ EPOCH = datetime(1970, 1, 1)
 # --- looks ---
 
 
-def in_lab(colours):
-    """Return linear RGB colours in CIELAB."""
+def in_lab(colors):
+    """Return linear RGB colors in CIELAB."""
     to_xyz = np.array(
         [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
     )
-    relative = colours @ to_xyz.T / (to_xyz @ np.ones(3))
+    relative = colors @ to_xyz.T / (to_xyz @ np.ones(3))
     x, y, z = np.where(
         relative > (6 / 29) ** 3, np.cbrt(relative), relative / (3 * (6 / 29) ** 2) + 4 / 29
     ).T
     return np.column_stack([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-def linear(colour):
-    """Return a colour such as #0072B2 in linear RGB."""
-    signs = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255.0
+def linear(color):
+    """Return a color such as #0072B2 in linear RGB."""
+    signs = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255.0
     return np.where(signs <= 0.04045, signs / 12.92, ((signs + 0.055) / 1.055) ** 2.4)
 
 
@@ -62,9 +62,9 @@ SEEN = {
 
 
 @pytest.mark.parametrize("eyes", SEEN)
-def test_the_first_eight_colours_are_told_apart_by_all_eyes(eyes):
-    colours = np.array([linear(look.colour) for look in looks(8)])
-    seen = in_lab(np.clip(colours @ np.array(SEEN[eyes]).T, 0.0, 1.0))
+def test_the_first_eight_colors_are_told_apart_by_all_eyes(eyes):
+    colors = np.array([linear(look.color) for look in looks(8)])
+    seen = in_lab(np.clip(colors @ np.array(SEEN[eyes]).T, 0.0, 1.0))
     nearest = min(float(np.linalg.norm(one - other)) for one, other in combinations(seen, 2))
     assert nearest > 8.0  # 2.3 is a difference just seen
     white = in_lab(linear(NO_LABEL)[None])[0]
@@ -80,15 +80,15 @@ def test_an_unsafe_pair_would_be_found():
 
 def test_96_classes_differ_in_every_tool():
     many = looks(96)
-    assert len({(look.colour, look.pattern) for look in many}) == 96
-    assert len({(look.colour, look.symbol) for look in many}) == 96
-    assert len({(look.colour, look.hatch) for look in many}) == 96
-    assert len({(look.colour, look.marker) for look in many}) == 96
+    assert len({(look.color, look.pattern) for look in many}) == 96
+    assert len({(look.color, look.symbol) for look in many}) == 96
+    assert len({(look.color, look.hatch) for look in many}) == 96
+    assert len({(look.color, look.marker) for look in many}) == 96
     assert looks(200)[:96] == many
     assert looks(0) == []
 
 
-def test_eight_classes_differ_without_colours():
+def test_eight_classes_differ_without_colors():
     for name in ("pattern", "symbol", "hatch", "marker"):
         assert len({getattr(look, name) for look in looks(8)}) == 8
 
@@ -99,7 +99,7 @@ def test_eight_classes_differ_without_colours():
 def segments(shown):
     """Return the segments in words and numbers that no order of lanes changes."""
     names = [shown.participants[k] for k in shown.participant]
-    columns = (shown.start, shown.end, shown.label, shown.n_rows, shown.confidence, shown.lowest)
+    columns = (shown.start, shown.end, shown.label, shown.n_samples, shown.confidence, shown.lowest)
     return sorted(
         (names[lane], shown.days[lane], *(None if x != x else round(x, 9) for x in numbers))
         for lane, *numbers in zip(
@@ -161,7 +161,7 @@ def slow_segments(times, labels, confidence):
 
 
 @st.composite
-def recordings(draw, labelled=False):
+def recordings(draw, labeled=False):
     """Windows of three days: gaps, overlaps, nested and equal ones, in any order."""
     n = draw(st.integers(1, 40))
     numbers = draw(st.lists(st.integers(0, 2**40), min_size=n, max_size=n))
@@ -174,7 +174,7 @@ def recordings(draw, labelled=False):
         length = step * (1, 1, 1, 1, 2, 9)[(number >> 4) % 6]
         starts.append(base + clock * SECOND)
         ends.append(base + (clock + length) * SECOND)
-        labels.append(-1 if not labelled and not (number >> 8) % 5 else (number >> 11) % 3)
+        labels.append(-1 if not labeled and not (number >> 8) % 5 else (number >> 11) % 3)
         sure.append(np.nan if labels[-1] < 0 else ((number >> 13) % 9) / 8)
         whose.append(("p1", "P 2", "<b>")[(number >> 17) % 3])
     order = np.array(draw(st.permutations(range(n))), dtype=np.intp)
@@ -217,7 +217,7 @@ def test_segments_cover_their_windows(recording):
     times, labels, _ = recording
     shown = timeline_of(*recording)
     lanes = lanes_of(times)
-    assert shown.n_rows.sum() == len(labels)
+    assert shown.n_samples.sum() == len(labels)
     assert not shown.slot.any()
     assert len(shown.days) == len(set(lanes))
     for row, (who, day) in enumerate(lanes):
@@ -236,7 +236,7 @@ def test_a_crowded_day_shows_the_majority_of_every_slot(recording, most):
     times, labels, _ = recording
     whole, thin = timeline_of(*recording), timeline_of(*recording, most_a_lane=most)
     assert thin.days == whole.days
-    assert thin.n_rows.sum() == len(labels)
+    assert thin.n_samples.sum() == len(labels)
     for lane in range(len(whole.days)):
         there, here = (np.flatnonzero(one.lane == lane) for one in (whole, thin))
         rows = np.flatnonzero(whole.lane_of_row == lane)
@@ -260,7 +260,7 @@ def test_a_crowded_day_shows_the_majority_of_every_slot(recording, most):
             (segment,) = here[(thin.start[here] < middle) & (middle < thin.end[here])]
             assert thin.label[segment] == label
             held[segment] += len(mine)
-        assert {k: int(thin.n_rows[k]) for k in here} == held
+        assert {k: int(thin.n_samples[k]) for k in here} == held
 
 
 def test_a_long_recording_keeps_the_budget():
@@ -274,7 +274,7 @@ def test_a_long_recording_keeps_the_budget():
         n_lanes = len(shown.days)
         assert shown.n_segments <= max(most, 50 * n_lanes)
         assert np.bincount(shown.lane).max() <= most_a_lane
-        assert shown.n_rows.sum() == n
+        assert shown.n_samples.sum() == n
         assert (np.diff(shown.lane) >= 0).all()
 
 
@@ -283,7 +283,7 @@ def test_windows_of_one_moment_can_be_thinned():
     times = Times(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
     shown = timeline_of(times, np.arange(n) % 2, np.ones(n), most_a_lane=1)
     assert shown.n_segments == 1
-    assert shown.n_rows.sum() == n
+    assert shown.n_samples.sum() == n
 
 
 @pytest.mark.parametrize(("gap", "n"), [(0, 1), (15_000_000, 1), (15_000_001, 2), (30_000_000, 2)])
@@ -406,7 +406,7 @@ def matrix_of(graph):
         Z = graph.ties_.toarray()
         W = Z @ np.diag(1.0 / Z.sum(axis=0)) @ Z.T
     else:
-        W = graph.multiply(np.eye(graph.n_rows_))
+        W = graph.multiply(np.eye(graph.n_samples_))
     return W * ~np.eye(len(W), dtype=bool)
 
 
@@ -448,31 +448,31 @@ def test_what_a_graph_keeps_of_rows(name):
     assert len(set(hashes.tolist())) == 39
 
 
-def check_neighbours(found, W):
-    """Compare a map's neighbours with all similarities, pair by pair."""
+def check_neighbors(found, W):
+    """Compare a map's neighbors with all similarities, pair by pair."""
     n = len(W)
-    assert found.neighbours.shape == found.similarity.shape == (len(found.rows), N_NEIGHBOURS)
+    assert found.neighbors.shape == found.similarity.shape == (len(found.rows), N_NEIGHBORS)
     for at, row in enumerate(found.rows.tolist()):
-        near = [j for j in found.neighbours[at].tolist() if j >= 0]
-        assert found.neighbours[at].tolist() == near + [-1] * (N_NEIGHBOURS - len(near))
+        near = [j for j in found.neighbors[at].tolist() if j >= 0]
+        assert found.neighbors[at].tolist() == near + [-1] * (N_NEIGHBORS - len(near))
         assert row not in near
         assert len(set(near)) == len(near)
-        best = sorted((w for w in W[row].tolist() if w > 0), reverse=True)[:N_NEIGHBOURS]
+        best = sorted((w for w in W[row].tolist() if w > 0), reverse=True)[:N_NEIGHBORS]
         assert len(near) == len(best)
         np.testing.assert_allclose([W[row, j] for j in near], best, rtol=1e-9)
         total = max(sum(W[row, j] for j in range(n)), 1e-300)
         np.testing.assert_allclose(
-            found.similarity[at], [*(w / total for w in best), *[0.0] * (N_NEIGHBOURS - len(best))]
+            found.similarity[at], [*(w / total for w in best), *[0.0] * (N_NEIGHBORS - len(best))]
         )
 
 
 @every_graph
-def test_neighbours_are_the_largest_similarities(name):
+def test_neighbors_are_the_largest_similarities(name):
     for seed, n in ((0, 40), (1, 7), (2, 300)):
         graph = GRAPHS[name](rows_of(n, 2, seed))
         found = map_of_graph(graph)
         assert sorted(found.rows.tolist()) == list(range(n))
-        check_neighbours(found, matrix_of(graph))
+        check_neighbors(found, matrix_of(graph))
 
 
 @pytest.mark.parametrize("name", ["knn", "rbf", "anchor", "dense", "sparse"])
@@ -480,13 +480,13 @@ def test_permuting_rows_permutes_the_map(name):
     X = rows_of(60)
     order = np.random.default_rng(1).permutation(60)
     one, other = map_of_graph(GRAPHS[name](X)), map_of_graph(GRAPHS[name](X[order]))
-    there = np.where(other.neighbours >= 0, order[other.neighbours], -1)
+    there = np.where(other.neighbors >= 0, order[other.neighbors], -1)
     if name in ("dense", "sparse"):  # nothing but their positions tells these rows apart
         back = [order[other.rows].tolist().index(row) for row in one.rows.tolist()]
-        assert there[back].tolist() == one.neighbours.tolist()
+        assert there[back].tolist() == one.neighbors.tolist()
         return
     assert order[other.rows].tolist() == one.rows.tolist()
-    assert there.tolist() == one.neighbours.tolist()
+    assert there.tolist() == one.neighbors.tolist()
     np.testing.assert_allclose(other.places, one.places)
     np.testing.assert_allclose(other.similarity, one.similarity)
 
@@ -495,7 +495,7 @@ def test_equally_similar_rows_are_chosen_alike_in_any_order():
     X = np.array([(x, y) for x in range(9) for y in range(9)], dtype=np.float64)
     order = np.random.default_rng(0).permutation(81)
     one, other = (map_of_graph(RBFGraph(0.5).fit(rows)) for rows in (X, X[order]))
-    assert order[other.neighbours].tolist() == one.neighbours.tolist()
+    assert order[other.neighbors].tolist() == one.neighbors.tolist()
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 6])
@@ -510,7 +510,7 @@ def test_small_and_degenerate_rows_have_a_map(kind, d):
             found = map_of_graph(graph)
             assert found.places.shape == (n, 2)
             assert np.isfinite(found.places).all()
-            check_neighbours(found, matrix_of(graph))
+            check_neighbors(found, matrix_of(graph))
             assert found.how
 
 
@@ -522,7 +522,7 @@ def test_similarities_alone_make_a_map(n):
             graph = PrecomputedGraph().fit(given_as(W))
             found = map_of_graph(graph)
             assert np.isfinite(found.places).all()
-            check_neighbours(found, W * ~np.eye(n, dtype=bool))
+            check_neighbors(found, W * ~np.eye(n, dtype=bool))
 
 
 @pytest.mark.parametrize("size", [1e-90, 1e-30, 1e-5, 1e15, 1e20, 1e60, 1e90])
@@ -553,40 +553,40 @@ def test_near_rows_lie_near_each_other():
     for found in (map_of_features(X), map_of_graph(PrecomputedGraph().fit(similarities(X / 10)))):
         assert found.how.startswith("t-SNE")
         side = found.rows < 30
-        centres = [found.places[side].mean(axis=0), found.places[~side].mean(axis=0)]
-        mine = np.linalg.norm(found.places - np.where(side[:, None], *centres), axis=1)
-        other = np.linalg.norm(found.places - np.where(side[:, None], *centres[::-1]), axis=1)
+        centers = [found.places[side].mean(axis=0), found.places[~side].mean(axis=0)]
+        mine = np.linalg.norm(found.places - np.where(side[:, None], *centers), axis=1)
+        other = np.linalg.norm(found.places - np.where(side[:, None], *centers[::-1]), axis=1)
         assert (mine < other).all()
 
 
 def test_the_same_rows_make_the_same_map():
     X = rows_of(50, 4)
     one, other = map_of_features(X), map_of_features(X.copy())
-    for name in ("rows", "places", "neighbours", "similarity"):
+    for name in ("rows", "places", "neighbors", "similarity"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-def test_a_large_map_is_a_sample_that_names_all_neighbours():
+def test_a_large_map_is_a_sample_that_names_all_neighbors():
     X = rows_of(MOST_ROWS + 500, 2)
     graph = KNNGraph(3).fit(X)
     found = map_of_graph(graph)
     assert len(set(found.rows.tolist())) == MOST_ROWS
-    check_neighbours(found, matrix_of(graph))
-    assert not np.isin(found.neighbours, found.rows).all()
+    check_neighbors(found, matrix_of(graph))
+    assert not np.isin(found.neighbors, found.rows).all()
     few = map_of_graph(graph, 10)
     assert few.rows.tolist() == found.rows[:10].tolist()
-    assert few.neighbours.tolist() == found.neighbours[:10].tolist()
+    assert few.neighbors.tolist() == found.neighbors[:10].tolist()
 
 
 @given(st.integers(0, 100))
 @settings(max_examples=10)
-def test_among_renumbers_rows_and_neighbours(seed):
+def test_among_renumbers_rows_and_neighbors(seed):
     generator = np.random.default_rng(seed)
     found = map_of_graph(KNNGraph(2).fit(generator.normal(size=(6, 2))))
     rows = np.sort(generator.choice(50, 6, replace=False))
     moved = found.among(rows)
     assert moved.rows.tolist() == [int(rows[row]) for row in found.rows]
-    for near, there in zip(found.neighbours.tolist(), moved.neighbours.tolist(), strict=True):
+    for near, there in zip(found.neighbors.tolist(), moved.neighbors.tolist(), strict=True):
         assert there == [-1 if j < 0 else int(rows[j]) for j in near]
     assert moved.places is found.places
     assert moved.how == found.how

@@ -63,11 +63,11 @@ def test_self_adjoint_rows_sum_to_one_spectrum_bounded(seed, density, metric):
             np.testing.assert_allclose(weighted, weighted.T, atol=1e-8 * P.weights.max())
             root = np.sqrt(P.weights)
             values = np.linalg.eigvalsh(root[:, None] * matrix / root[None, :])
-            assert 1 - values.min() <= P.steepest + 1e-7
+            assert 1 - values.min() <= P.lipschitz + 1e-7
             assert values.max() <= 1 + 1e-8
 
 
-def test_a_row_without_neighbours_keeps_its_own():
+def test_a_row_without_neighbors_keeps_its_own():
     W = random_graph(6, 2)
     W[0] = W[:, 0] = 0.0
     Y = np.random.default_rng(0).random((6, 2))

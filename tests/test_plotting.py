@@ -177,7 +177,7 @@ def test_matplotlib_is_imported_when_a_plot_is_drawn():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_classes_differ_in_greyscale():
+def test_classes_differ_in_grayscale():
     assert len({paint(look)["hatch"] for look in looks(8)}) == 8
     for pale in (False, True):
         for look in looks(8):
@@ -241,8 +241,8 @@ def test_bars_are_the_segments_and_their_widths_the_time():
         bars = drawn[drawn[:, 0] == h]
         assert np.isclose((bars[:, 2] - bars[:, 1]).sum(), hours)
     for lane in range(4):
-        centre = display.ax_.get_yticks()[lane]
-        inside = (drawn[:, 3] < centre) & (drawn[:, 4] > centre)
+        center = display.ax_.get_yticks()[lane]
+        inside = (drawn[:, 3] < center) & (drawn[:, 4] > center)
         assert np.isclose((drawn[inside, 2] - drawn[inside, 1]).sum(), 24.0)
 
 

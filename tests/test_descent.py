@@ -122,12 +122,12 @@ def test_without_prior_weight_the_start_does_not_matter(c):
     settings = Settings(tol=1e-10, max_iter=20000)
     rng = np.random.default_rng(0)
     ends = [
-        solve(graph, bags, settings, start=rng.dirichlet(np.ones(c), bags.n_rows)).F
+        solve(graph, bags, settings, start=rng.dirichlet(np.ones(c), bags.n_samples)).F
         for _ in range(3)
     ]
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-5)
     np.testing.assert_allclose(ends[0], ends[2], atol=1e-5)
-    other_prior = rng.dirichlet(np.ones(c), bags.n_rows)
+    other_prior = rng.dirichlet(np.ones(c), bags.n_samples)
     same = solve(graph, bags, settings, prior=other_prior).F
     np.testing.assert_allclose(same, ends[0], atol=1e-5)
     pulled = solve(graph, bags, Settings(prior_weight=1.0), prior=other_prior).F
@@ -280,8 +280,8 @@ def test_an_answer_with_rows_of_no_mass_stands_alone():
 
 def test_given_labels_and_different_bags_decide_between_islands():
     graph, _ = two_islands()
-    labelled = match_bags(8, y=[1] + [None] * 7, bags=[0] * 8, proportions=np.array([0.5]))
-    assert not may_be_ambiguous(graph, labelled)
+    labeled = match_bags(8, y=[1] + [None] * 7, bags=[0] * 8, proportions=np.array([0.5]))
+    assert not may_be_ambiguous(graph, labeled)
     two_bags = match_bags(8, bags=[0, 0, 0, 1, 0, 1, 1, 1], proportions=np.array([0.75, 0.25]))
     assert not may_be_ambiguous(graph, two_bags)
     solution = solve(graph, two_bags)
@@ -426,7 +426,7 @@ def test_settled_labels_are_those_of_convergence(solver):
     early = solve(graph, bags, replace(settings, stop="settled"), ranks=ranks)
     assert whole.status is Status.CONVERGED
     assert early.status is Status.SETTLED
-    assert early.as_asked
+    assert early.success
     assert not early.converged
     assert early.n_iter < whole.n_iter
     assert early.residual < 1e-9

@@ -199,7 +199,7 @@ def test_classes_come_back_as_they_were(classes):
 
 @pytest.mark.parametrize("odd", [pd.Timestamp("2024-01-01"), ("a", 1), np.inf, b"a"])
 def test_other_classes_are_refused(odd):
-    with pytest.raises(SavedModelError, match=r"class .*: found a class of type .* To mend: name"):
+    with pytest.raises(SavedModelError, match=r"class .*: found a class of type .* Hint: name"):
         written(with_classes(odd, odd * 2 if isinstance(odd, bytes) else "b"))
 
 
@@ -435,7 +435,7 @@ def refused(content, match):
     with pytest.raises(SavedModelError, match=match) as caught:
         read(content)
     assert ". Allowed: " in str(caught.value)
-    assert ". To mend: " in str(caught.value)
+    assert ". Hint: " in str(caught.value)
     return caught.value
 
 
@@ -450,8 +450,8 @@ def test_errors_name_file_and_member(tmp_path):
     with pytest.raises(SavedModelError) as caught:
         load_model(path)
     assert str(caught.value) == (
-        f"{path}, points.npy: found shape (2, 2). Allowed: any number of points × 3 features. To "
-        "mend: take a copy of the file that was not changed, or save the model again."
+        f"{path}, points.npy: found shape (2, 2). Allowed: any number of points × 3 features. "
+        "Hint: take a copy of the file that was not changed, or save the model again."
     )
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     with pytest.raises(FileNotFoundError):

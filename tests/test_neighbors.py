@@ -1,4 +1,4 @@
-"""Neighbour search: exact where it says so, its recall measured where not."""
+"""Neighbor search: exact where it says so, its recall measured where not."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from apportion import (
     AnchorGraph,
     IsolatedRowsWarning,
     KNNGraph,
-    MissedNeighboursWarning,
+    MissedNeighborsWarning,
     Totals,
 )
 from apportion._utils.hashing import hash_ranks
-from apportion.graphs import _neighbors as neighbours
+from apportion.graphs import _neighbors as neighbors
 from apportion.graphs import knn
 from apportion.graphs._neighbors import (
     FlatSearch,
@@ -25,7 +25,7 @@ from apportion.graphs._neighbors import (
     SinglePrecision,
     TreeSearch,
     distances_to,
-    neighbour_search,
+    neighbor_search,
 )
 
 
@@ -49,7 +49,7 @@ def many():
 
 @pytest.mark.parametrize("kind", [TreeSearch, PairSearch, FlatSearch])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_exact_searches_find_the_true_neighbours(kind, dtype):
+def test_exact_searches_find_the_true_neighbors(kind, dtype):
     X = np.random.default_rng(0).normal(size=(300, 5)).astype(dtype)
     np.testing.assert_array_equal(kind(X).lists(7), true_lists(X, 7))
     assert kind(X).recall == 1.0
@@ -100,7 +100,7 @@ def test_lists_are_whole_and_without_the_row_itself(many):
 
 
 def test_a_list_too_short_is_filled_from_the_others(many):
-    """One probe of small lists cannot hold 200 neighbours."""
+    """One probe of small lists cannot hold 200 neighbors."""
     search = ListSearch(many[:500], 3, 0.1)
     search._lists.nprobe = 1
     found = search.nearest(many[:50], 200)
@@ -127,13 +127,13 @@ def test_the_same_search_twice_and_through_a_pickle(many):
     ],
 )
 def test_the_search_follows_rows_and_features(monkeypatch, n, d, recall, kind):
-    monkeypatch.setattr(neighbours, "FLAT_POINTS", 8000)
+    monkeypatch.setattr(neighbors, "FLAT_POINTS", 8000)
     points = np.random.default_rng(0).normal(size=(n, d))
-    assert type(neighbour_search(points, 5, recall)) is kind
+    assert type(neighbor_search(points, 5, recall)) is kind
 
 
 def test_graph_by_lists_is_that_of_the_rows_in_any_order(monkeypatch, many):
-    monkeypatch.setattr(neighbours, "FLAT_POINTS", 1000)
+    monkeypatch.setattr(neighbors, "FLAT_POINTS", 1000)
     graph = KNNGraph(8).fit(many)
     assert 0.94 < graph.recall_ < 1
     order = np.random.default_rng(1).permutation(len(many))
@@ -161,7 +161,7 @@ def test_single_precision_comes_back():
 
 def test_the_graph_knows_where_near_rows_stand_together(monkeypatch, many):
     """Copies included: the answer of LP-LLP does not feel the order it is worked out in."""
-    monkeypatch.setattr(neighbours, "FLAT_POINTS", 1000)
+    monkeypatch.setattr(neighbors, "FLAT_POINTS", 1000)
     X = np.vstack([many[:5000], many[:200]])
     plain = KNNGraph(8).fit(X)
     assert plain.locality is None
@@ -183,17 +183,17 @@ def test_the_graph_knows_where_near_rows_stand_together(monkeypatch, many):
 
 def test_a_recall_that_is_missed_is_told(monkeypatch):
     """Groups a hundred million times tighter than they are apart: one point in single precision."""
-    monkeypatch.setattr(neighbours, "FLAT_POINTS", 4500)
+    monkeypatch.setattr(neighbors, "FLAT_POINTS", 4500)
     rng = np.random.default_rng(0)
     X = 1e8 * rng.normal(size=(10, 7))[np.arange(6000) % 10] + rng.normal(size=(6000, 7))
     bags = np.arange(6000) % 50
     totals = Totals.from_labels((X[:, 0] > 0).astype(int), bags)
-    with pytest.warns(MissedNeighboursWarning, match=r"less than the 95.0% asked for"):
+    with pytest.warns(MissedNeighborsWarning, match=r"less than the 95.0% asked for"):
         LPLLP("knn", n_probes=0).fit(X, bags=bags, proportions=totals)
 
 
 def test_a_graph_may_be_fitted_again(monkeypatch, many):
-    monkeypatch.setattr(neighbours, "FLAT_POINTS", 1000)
+    monkeypatch.setattr(neighbors, "FLAT_POINTS", 1000)
     monkeypatch.setattr(knn, "_ROWS_OUT_OF_CACHE", 1000)
     graph = KNNGraph(5).fit(many)
     assert graph.locality is not None
@@ -202,7 +202,7 @@ def test_a_graph_may_be_fitted_again(monkeypatch, many):
 
 @pytest.mark.parametrize("graph", [KNNGraph(5), AnchorGraph(20)])
 def test_rows_however_far_get_an_answer(monkeypatch, graph, many):
-    monkeypatch.setattr(neighbours, "FLAT_POINTS", 1000)
+    monkeypatch.setattr(neighbors, "FLAT_POINTS", 1000)
     y, bags = (many[:, 0] > 0).astype(int), np.arange(len(many)) % 50
     model = LPLLP(graph).fit(many, bags=bags, proportions=Totals.from_labels(y, bags))
     new = np.array([1.0, 1e10, 1e20, 1e90])[:, None] * np.ones(many.shape[1])
