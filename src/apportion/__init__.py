@@ -4,6 +4,7 @@ import apportion._utils.signals  # noqa: F401  before all that takes a second to
 
 # isort: split
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -89,18 +90,37 @@ _DEFINED_IN = {
 _MODULE_OF = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}
 _PUBLIC_MODULES = (
     "datasets",
+    "distributed",
     "estimators",
     "exceptions",
     "graphs",
+    "labeling",
     "metrics",
     "model_selection",
+    "persistence",
     "plotting",
     "report",
+    "supervision",
 )
+_RENAMED = {
+    "MissedNeighboursWarning": "MissedNeighborsWarning",
+    "graph": "graphs",
+    "plots": "plotting",
+}
+"""Names of 0.1.0 that still work, with a warning, until 0.3.0."""
 
 
 def __getattr__(name: str) -> Any:
     """Return a public name or module, imported at its first use."""
+    if name in _RENAMED:
+        new_name = _RENAMED[name]
+        warnings.warn(
+            f"apportion.{name} is called apportion.{new_name} now; the old name will be removed in "
+            "0.3.0.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return getattr(import_module("apportion"), new_name)
     if name in _MODULE_OF:
         value = getattr(import_module(f"apportion.{_MODULE_OF[name]}"), name)
     elif name == "__version__":
