@@ -27,7 +27,7 @@ from apportion._io.archive import (
     open_zip,
     write_zip,
 )
-from apportion._io.write import replacing
+from apportion._io.atomic_write import replacing
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.estimators import LPLLP
 from apportion.exceptions import SavedModelError, name_some
