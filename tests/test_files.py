@@ -256,7 +256,7 @@ def test_nothing_is_left_of_what_fails(tmp_path):
 def test_a_file_is_replaced_only_by_force(tmp_path):
     target = tmp_path / "a.csv"
     target.write_text("mine")
-    with pytest.raises(OutputError, match="pass --force"):
+    with pytest.raises(OutputError, match="or pass force"):
         half_written(target, AssertionError("the block must not run"))
     with pytest.raises(ValueError, match="halfway"):
         half_written(target, ValueError("halfway"), force=True)
