@@ -13,6 +13,7 @@ from apportion._utils.typing import AnyArray, FloatArray
 from apportion.exceptions import SupervisionError, hint, name_some
 
 _TABLE = "the table of totals"
+_CORRECT_CELL = "correct this cell"
 _ONE_ROW_PER_BAG = "give one row per bag and one column per class"
 
 
@@ -66,19 +67,32 @@ def read_table(
             frame = frame.to_list()
     elif isinstance(frame, nw.LazyFrame):
         frame = frame.collect()
-    if isinstance(frame, Mapping):
-        cells = _read_mapping(frame, classes, second_class_only, durations)
-    elif isinstance(frame, nw.DataFrame):
-        cells = _read_frame(frame, classes, id_column, durations)
+    what, advice = "class", _CORRECT_CELL
+    bag_with: dict[Any, Hashable] = {}
+    if isinstance(frame, nw.DataFrame):
+        ids, columns = _frame_columns(frame, id_column)
+        what = "column"
+        advice += "; if {label!r} holds the bag ids, pass {id_column:{label}}"
+    elif isinstance(frame, Mapping) and all(map(_has_labels, frame.values())):
+        ids, rows = list(frame), [dict(row.items()) for row in frame.values()]
+        for bag, row in zip(ids, rows, strict=True):
+            bag_with |= {label: bag for label in row if label not in bag_with}
+        columns = {label: [row.get(label, 0) for row in rows] for label in bag_with}
     else:
-        cells = _read_array(frame, classes, second_class_only, durations)
-    present = set(cells.classes)
-    absent = [] if classes is None else [label for label in classes if label not in present]
-    wanted = cells.classes + absent
-    if not cells.ids or not wanted:
-        found = f"{len(cells.ids)} bags and {len(wanted)} classes"
+        ids, columns = _array_columns(frame, classes, second_class_only)
+    refuse_missing_classes(columns)
+    for label in columns:
+        if classes is not None and label not in classes:
+            raise unknown_class(f"{what} {label!r} of {_TABLE}", classes, bag_with.get(label))
+    absent = [] if classes is None else [label for label in classes if label not in columns]
+    labels = [*columns, *absent]
+    if not ids or not labels:
+        found = f"{len(ids)} bags and {len(labels)} classes"
         raise SupervisionError(_TABLE, found, "at least one of each", _ONE_ROW_PER_BAG)
-    return Cells(cells.ids, wanted, columns_for(wanted, cells.classes, cells.values))
+    values = np.zeros((len(ids), len(labels)))
+    for h, (label, items) in enumerate(columns.items()):
+        values[:, h] = _column(items, ids, label, durations, hint(advice, label=label))
+    return Cells(ids, labels, values)
 
 
 def read_shares(table: Any) -> Shares | None:
@@ -105,12 +119,10 @@ def read_shares(table: Any) -> Shares | None:
     return shares
 
 
-def _read_frame(
-    frame: nw.DataFrame[Any],
-    classes: Sequence[Hashable] | None,
-    id_column: str | None,
-    durations: bool,
-) -> Cells:
+def _frame_columns(
+    frame: nw.DataFrame[Any], id_column: str | None
+) -> tuple[list[Hashable], dict[Any, list[Any]]]:
+    """Return the bag ids and the items of each class of a dataframe."""
     index: Any = getattr(nw.to_native(frame), "index", None)
     numbered = index is None or (index.name is None and getattr(index.dtype, "kind", "") in "iu")
     if id_column is None and numbered and "bag" in frame.columns:
@@ -129,75 +141,41 @@ def _read_frame(
             "a column of bag ids",
             hint("pass {id_column} to a factory of Totals, or name the column 'bag'"),
         )
-    ids = index.tolist() if id_column is None else frame.get_column(id_column).to_list()
+    names = list(frame.columns)
+    if id_column is None:
+        ids = index.tolist()
+    else:
+        ids = frame.get_column(id_column).to_list()
+        names.remove(id_column)
     for row, bag in enumerate(ids):
         if is_missing(bag):
             where, allowed = f"row {row} of {_TABLE}", "an id in every row"
             raise SupervisionError(where, "no bag id", allowed, "name the bag or drop the row")
-    names = [name for name in frame.columns if id_column is None or name != id_column]
-    refuse_missing_classes(names)
-    for name in names:
-        if classes is not None and name not in classes:
-            raise unknown_class(f"column {name!r} of {_TABLE}", classes)
-    columns = []
-    for name in names:
-        advice = hint(
-            "correct this cell; if {name!r} holds the bag ids, pass {id_column:{name}}", name=name
-        )
-        columns.append(_column(frame.get_column(name).to_list(), ids, name, durations, advice))
-    return Cells(ids, names, _stacked(columns, ids))
+    return ids, {name: frame.get_column(name).to_list() for name in names}
 
 
-def _read_mapping(
-    table: Mapping[Hashable, Any],
-    classes: Sequence[Hashable] | None,
-    second_class_only: bool,
-    durations: bool,
-) -> Cells:
-    ids = list(table)
-    rows = [_as_mapping(row) for row in table.values()]
-    if all(isinstance(row, Mapping) for row in rows):
-        labels = list(dict.fromkeys(label for row in rows for label in row))
-        for label in labels:
-            if classes is not None and label not in classes:
-                bag = next(bag for bag, row in zip(ids, rows, strict=True) if label in row)
-                raise unknown_class(f"class {label!r}", classes, bag=bag)
-        columns = [
-            _column([row.get(label, 0) for row in rows], ids, label, durations) for label in labels
-        ]
-        return Cells(ids, labels, _stacked(columns, ids))
-    forms = [_form(row) for row in rows]
-    for bag, form in zip(ids, forms, strict=True):
-        if form != forms[0]:
-            raise SupervisionError(
-                "",
-                f"{form}, while bag {ids[0]!r} has {forms[0]}",
-                "the same form for every bag",
-                "give every bag a mapping from class to total",
-                bag=bag,
-            )
-    return _read_array(rows, classes, second_class_only, durations, ids)
+def _has_labels(row: Any) -> bool:
+    """Return whether the totals of a bag are a mapping, or a pandas Series."""
+    return isinstance(row, Mapping) or (hasattr(row, "index") and hasattr(row, "items"))
 
 
-def _as_mapping(row: Any) -> Any:
-    """Return the totals of a bag, as a mapping if they are a pandas Series."""
-    has_labels = hasattr(row, "index") and hasattr(row, "items") and not isinstance(row, Mapping)
-    return dict(row.items()) if has_labels else row
-
-
-def _form(row: Any) -> str:
-    if isinstance(row, Mapping):
-        return "a mapping"
-    return "one number" if np.ndim(row) == 0 else f"{len(row)} totals"
-
-
-def _read_array(
-    table: Any,
-    classes: Sequence[Hashable] | None,
-    second_class_only: bool,
-    durations: bool,
-    ids: list[Hashable] | None = None,
-) -> Cells:
+def _array_columns(
+    table: Any, classes: Sequence[Hashable] | None, second_class_only: bool
+) -> tuple[list[Hashable], dict[Any, list[Any]]]:
+    """Return the bag ids and the items of each class of an array, or a mapping to its rows."""
+    ids: list[Hashable] | None = None
+    if isinstance(table, Mapping):
+        ids, table = list(table), list(table.values())
+        forms = [_form(row) for row in table]
+        for bag, form in zip(ids, forms, strict=True):
+            if form != forms[0]:
+                raise SupervisionError(
+                    "",
+                    f"{form}, while bag {ids[0]!r} has {forms[0]}",
+                    "the same form for every bag",
+                    "give every bag a mapping from class to total",
+                    bag=bag,
+                )
     array = np.asarray(table)
     if array.dtype.kind == "m":
         array = python_times(array)
@@ -208,41 +186,42 @@ def _read_array(
             "a dataframe, a mapping, or an array of shape (n_bags, n_classes) or (n_bags,)",
             _ONE_ROW_PER_BAG,
         )
-    ids = list(range(len(array))) if ids is None else ids
-    if array.ndim == 2:
-        columns = [_column(column.tolist(), ids, h, durations) for h, column in enumerate(array.T)]
-    elif second_class_only:
-        second = _column(array.tolist(), ids, "the second", durations)
-        columns = [1.0 - second, second]
-    else:
+    if array.ndim == 1 and not second_class_only:
         raise SupervisionError(
             _TABLE,
             "one number per bag",
             "one number for each bag and class",
             "give one column per class (only shares may be given for the second class alone)",
         )
-    labels = list(range(len(columns))) if classes is None else list(classes)
+    n_classes = 2 if array.ndim == 1 else array.shape[1]
+    labels = list(range(n_classes)) if classes is None else list(classes)
     if len(set(labels)) != len(labels):
         found = f"a class named twice: {name_some(map(repr, labels))}"
         advice = "give the columns different names"
         raise SupervisionError("", found, "every class once", advice, parameter="classes")
-    if len(labels) != len(columns):
-        found = f"{len(columns)} columns for {len(labels)} classes"
+    if len(labels) != n_classes:
+        found = f"{n_classes} columns for {len(labels)} classes"
         advice = hint("let {classes} name every column, in order")
         raise SupervisionError(_TABLE, found, "one column per class", advice)
-    return Cells(ids, labels, _stacked(columns, ids))
+    ids = list(range(len(array))) if ids is None else ids
+    if array.ndim == 1:
+        second = _column(array.tolist(), ids, labels[1])
+        array = np.column_stack([1.0 - second, second])
+    return ids, {label: column.tolist() for label, column in zip(labels, array.T, strict=True)}
 
 
-def _stacked(columns: list[FloatArray], ids: Sequence[Hashable]) -> FloatArray:
-    return np.column_stack(columns) if columns else np.empty((len(ids), 0))
+def _form(row: Any) -> str:
+    if _has_labels(row):
+        return "a mapping"
+    return "one number" if np.ndim(row) == 0 else f"{len(row)} totals"
 
 
 def _column(
     items: Sequence[Any],
     ids: Sequence[Hashable],
     label: Hashable,
-    durations: bool,
-    advice: str = "correct this cell",
+    durations: bool = False,
+    advice: str = _CORRECT_CELL,
 ) -> FloatArray:
     """Return the totals of one class as numbers, NaN = unknown; any other item is an error."""
     column = np.full(len(items), np.nan)

@@ -49,7 +49,7 @@ def read_columns(
     path : str or path
         A `.csv` (also `.tsv`, `.txt`, and these as `.gz`), `.parquet`, `.xlsx` or `.arff` file.
     columns : sequence of str, optional
-        The columns to read; by default all.
+        The columns to return; by default all.
     encoding : str, optional
         Of a text file that is neither UTF-8 nor begins with a byte order mark.
     """
@@ -63,7 +63,7 @@ def read_columns(
     require_file(file)
     ending = ending_of(file)
     if ending in PARQUET_ENDINGS:
-        table = _read_parquet(file, columns)
+        table = _read_parquet(file)
     elif ending in WORKBOOK_ENDINGS:
         table = _read_workbook(file)
     elif ending == ".arff":
@@ -73,7 +73,9 @@ def read_columns(
     else:
         raise FileError(file.name, f"a {ending} file", FORMS, _SAVE_AS_CSV)
     if columns is not None:
-        _require_columns(columns, table.column_names, file)
+        for name in columns:
+            if name not in table.column_names:
+                raise no_column(name, table.column_names, file.name)
         table = table.select(list(columns))
     if not table.num_rows:
         raise no_row(file)
@@ -102,23 +104,15 @@ def place_in(path: str | Path, row: int, *, encoding: str | None = None) -> str:
     return CsvText(file, encoding).place(row)
 
 
-def _require_columns(columns: Sequence[str], names: Sequence[str], file: Path) -> None:
-    for name in columns:
-        if name not in names:
-            raise no_column(name, names, file.name)
-
-
-def _read_parquet(file: Path, columns: Sequence[str] | None) -> Any:
+def _read_parquet(file: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     first_bytes(file, PARQUET_START, "Parquet")
     try:
         with pq.ParquetFile(file) as parquet:
-            names = parquet.schema_arrow.names
-            refuse_bad_names(names, file.name)
-            _require_columns(columns or (), names, file)
-            table = parquet.read(columns=columns)
+            refuse_bad_names(parquet.schema_arrow.names, file.name)
+            table = parquet.read()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise unreadable(
             file,
