@@ -102,8 +102,17 @@ def sheet_of(table: Any, name: str) -> Sheet:
     if isinstance(table, Sequence) and all(isinstance(row, Mapping) for row in table):
         keys = list(dict.fromkeys(key for row in table for key in row))
         return _sheet(name, keys, [[row.get(key) for key in keys] for row in table])
-    columns = table if isinstance(table, Mapping) else _columns_of(table, name)
-    cells = {key: _cells(column, name, str(key)) for key, column in columns.items()}
+    columns = table if isinstance(table, Mapping) else frame_of(table, name)
+    if columns is None:
+        raise FileError(
+            name,
+            f"an object of type {type(table).__name__}",
+            "a dataframe, a mapping of columns, a list of mappings, or the path of a CSV, "
+            "Parquet or .xlsx file",
+            "give one of these",
+        )
+    keys = list(columns.columns if isinstance(columns, nw.DataFrame) else columns)
+    cells = {key: _cells(columns[key], name, key) for key in keys}
     lengths = {key: len(column) for key, column in cells.items()}
     if len(set(lengths.values())) > 1:
         few, many = min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__)
@@ -184,26 +193,13 @@ def _csv_sheet(file: Path, text: str) -> Sheet:
     return Sheet(file.name, tuple(names), tuple(rows), tuple(places), delimiter)
 
 
-def _columns_of(table: Any, name: str) -> dict[str, Any]:
-    frame = frame_of(table, name)
-    if frame is None:
-        raise FileError(
-            name,
-            f"an object of type {type(table).__name__}",
-            "a dataframe, a mapping of columns, a list of mappings, or the path of a CSV, "
-            "Parquet or .xlsx file",
-            "give one of these",
-        )
-    return {column: frame.get_column(column) for column in frame.columns}
-
-
-def _cells(column: Any, table: str, name: str) -> list[Any]:
+def _cells(column: Any, table: str, name: Any) -> list[Any]:
     series = nw.from_native(column, pass_through=True, series_only=True, allow_series=True)
     if isinstance(series, nw.Series):
         return series.to_list()
     if isinstance(column, str | bytes) or not isinstance(column, Iterable):
         allowed, advice = "a sequence of cells", "put the cell into a list"
-        raise FileError("", repr(column), allowed, advice, place=table, column=name)
+        raise FileError("", repr(column), allowed, advice, place=table, column=str(name))
     return list(column)
 
 
