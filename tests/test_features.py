@@ -342,7 +342,7 @@ def test_roles_are_no_features():
 
 
 @pytest.mark.parametrize("scale", [True, False])
-def test_single_precision_keeps_what_tells_rows_far_from_0_apart(scale, monkeypatch):
+def test_single_precision_distinguishes_rows_far_from_0(scale, monkeypatch):
     monkeypatch.setattr("apportion._io.feature_recipe._SINGLE_FROM", 0)
     times = np.arange(50.0)
     table = pa.table({"time": times + 1.7e9, "near": times})
