@@ -96,7 +96,7 @@ def read_table(
 
 
 def read_shares(table: Any) -> Shares | None:
-    """Read a dataframe or array with one row of class shares per sample; None if it is no such.
+    """Read a dataframe or array with one row of class shares per sample; None = something else.
 
     Tuples are labels, not rows of shares.
     """

@@ -39,7 +39,7 @@ _LARGEST_BLOCK = 2**31 - 1
 def encoding_of(path: Path, encoding: str | None = None) -> str:
     """Return the encoding of a text file, after all of it was decoded once.
 
-    It is the one of a byte order mark, or UTF-8 if all bytes are, or else the one that is named.
+    A byte order mark decides; without one, it is UTF-8 if all bytes are, else the named encoding.
     A byte that cannot be decoded is an error that names its line.
     """
     if encoding is not None:

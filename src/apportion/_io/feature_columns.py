@@ -64,7 +64,7 @@ line, and of a counter of steps: these are sensors, and stay features."""
 
 
 class Choice(NamedTuple):
-    """Columns that are features, why each other one is none, and which of these tell rows apart."""
+    """The columns that are features, the reason for each other one, and its ids and times."""
 
     features: list[str]
     left_out: dict[str, str]
@@ -79,7 +79,7 @@ def choose_columns(
     roles: Mapping[str, str] | None = None,
     classes: Sequence[Any] = (),
 ) -> Choice:
-    """Return the columns to use as features, and why each other column is none.
+    """Return the columns to use as features, and the reason why each other column is none.
 
     Ids and times are recognized by name, type and content and are never features; neither is a
     column whose values are the classes, nor one that is called a weekday or an elapsed time.
@@ -172,10 +172,10 @@ def _are_classes(values: Any, classes: set[str]) -> bool:
     """Return whether text is classes only, or numbers are all the classes and nothing else."""
     if not classes or len(values[:1000].unique()) > 2 * len(classes) + 2:
         return False
-    found = {_folded(value) for value in values.unique().to_pylist() if value is not None} - {""}
+    folded = {_folded(value) for value in values.unique().to_pylist() if value is not None} - {""}
     if is_text(values.type):
-        return bool(found) and found <= classes
-    return len(classes) > 1 and found == classes
+        return bool(folded) and folded <= classes
+    return len(classes) > 1 and folded == classes
 
 
 def _folded(value: Any) -> str:
@@ -203,7 +203,7 @@ class Clock:
     participants : ndarray of shape (n_samples,), or None
         Whose windows they are.
     dated : bool, default=True
-        Whether the clock showed dates; without, there is no time of day and no weekday.
+        Whether the clock showed dates; if not, there is no time of day and no weekday.
 
     Examples
     --------

@@ -142,7 +142,7 @@ class Recipe:
         Parameters
         ----------
         table : pyarrow.Table
-            With the recipe's columns.
+            With the columns of the recipe.
         place : callable
             Returns the place of a row in words, for messages.
         """
@@ -154,7 +154,7 @@ class Recipe:
                 "the rows",
                 f"no column {absent[0]!r}, which the model was fitted to",
                 f"all of its features: {name_some(map(repr, self.names), 12)}",
-                near if near.endswith("?") else "add the column, or rename the one it is",
+                near if near.endswith("?") else "add the column, or correct its name",
             )
         n, width = table.num_rows, self.width
         rows = np.empty((n, width), np.float32 if n * width > _SINGLE_FROM else np.float64)
@@ -255,13 +255,13 @@ def learn_recipe(
                 features.append(Feature(name, levels=levels, present=present))
             continue
         values = numbers_of(cells, name, place, delimiter_in(table), or_categories=True)
-        known = values[~np.isnan(values)]
-        mean, spread = (float(known.mean()), float(known.std())) if known.size else (0.0, 0.0)
-        if spread <= 1e-12 * np.abs(known).max(initial=0.0):
-            left_out[name] = "the same in every row" if known.size else "empty"
+        numbers = values[~np.isnan(values)]
+        mean, spread = (float(numbers.mean()), float(numbers.std())) if numbers.size else (0.0, 0.0)
+        if spread <= 1e-12 * np.abs(numbers).max(initial=0.0):
+            left_out[name] = "the same in every row" if numbers.size else "empty"
             continue
         if not scale:
             mean, spread = (mean if abs(mean) > _FAR * spread else 0.0), 1.0
-        present = known.size / values.size
-        features.append(Feature(name, float(np.median(known)), mean, spread, present=present))
+        present = numbers.size / values.size
+        features.append(Feature(name, float(np.median(numbers)), mean, spread, present=present))
     return Recipe(tuple(features), missing), left_out

@@ -43,7 +43,7 @@ def require_file(path: Path) -> None:
 
 
 def ending_of(path: Path) -> str:
-    """Return the ending of a file's name in lower case; of a `.gz` file, that of the text in it.
+    """Return the ending of a file name in lower case, for text in a `.gz` file without `.gz`.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def first_bytes(path: Path, expected: bytes | None = None, kind: str = "") -> by
     path : path
         The file.
     expected : bytes, optional
-        How the file must begin. By default it is text, which begins as no known other kind does.
+        How the file must begin; by default it must be text, not one of the known other kinds.
     kind : str
         What such a file is, in words.
     """
@@ -91,13 +91,13 @@ def first_bytes(path: Path, expected: bytes | None = None, kind: str = "") -> by
         start = file.read(4)
     if not start:
         raise empty_file(path)
-    known = (about for first, about in _KIND_BY_START.items() if start.startswith(first))
+    kinds = (about for first, about in _KIND_BY_START.items() if start.startswith(first))
     if expected is None:
-        for found, advice in known:
+        for found, advice in kinds:
             raise FileError(path.name, found, "text, such as CSV", advice)
     elif start != expected:
         unknown = (f"what does not begin as {kind} does", "if it is text, call it .csv")
-        found, advice = next(known, unknown)
+        found, advice = next(kinds, unknown)
         raise FileError(path.name, found, f"{kind} in a file of this name", advice)
     return start
 

@@ -1,4 +1,4 @@
-"""Ids, labels and names as people have them: one value per row, missing values, spellings."""
+"""Ids, labels and names of many types: one value per row, missing values, spellings."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def sheet_of(table: Any, name: str) -> Sheet:
 
 
 def frame_of(table: Any, name: str) -> nw.DataFrame[Any] | None:
-    """Return a dataframe of pandas, polars or pyarrow, also a lazy one; None = it is none."""
+    """Return a dataframe of pandas, polars or pyarrow, collected if lazy; None = no dataframe."""
     try:
         frame = nw.from_native(table, pass_through=True)
     except DuplicateError:
