@@ -259,7 +259,7 @@ def test_mixed_encodings_name_the_line():
 
 @pytest.mark.parametrize("name", ["klingon", "hex", "rot13", "undefined", ""])
 def test_an_encoding_that_is_none(name):
-    says = f"the encoding: found {name!r}"
+    says = f"--encoding: found {name!r}"
     refused("label", "rows.csv", *KNOWN, "--encoding", name, says=says)
 
 

@@ -31,9 +31,14 @@ FLAGS = ("|b1",)
 BYTES = ("|u1",)
 
 LEAST_POSITIVE = 5e-324
+"""The smallest float above 0, as the least value of what must be positive."""
 
 _MOST_JSON = 2**24
+"""Bytes of the document; more would be a mistake or an attack."""
+
 _ROUNDING = 1e-6
+"""How far soft labels in single precision may be from shares that sum to 1."""
+
 _CHUNK = 2**20
 _TAKE_COPY = "take a copy of the file that was not changed, or save the model again"
 

@@ -31,9 +31,14 @@ from apportion.exceptions import FileError, hint
 
 _SEPARATORS = ",;\t|"
 _CHUNK = 2**22
+"""Bytes that are decoded at a time."""
+
 _START = 2**16
+"""Characters from which the separator is guessed."""
+
 _BLOCK = 2**20
 _LARGEST_BLOCK = 2**31 - 1
+"""Bytes that pyarrow parses at a time, at first and at most (the limit of a 32-bit int)."""
 
 
 def encoding_of(path: Path, encoding: str | None = None) -> str:
@@ -48,7 +53,8 @@ def encoding_of(path: Path, encoding: str | None = None) -> str:
             codecs.getincrementaldecoder(encoding)
         except (LookupError, UnicodeError):
             allowed = "a name such as 'utf-8', 'latin-1' or 'cp1252'"
-            raise FileError("the encoding", repr(encoding), allowed, "correct it") from None
+            error = FileError("", repr(encoding), allowed, "correct it", parameter="encoding")
+            raise error from None
     marked = first_bytes(path).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     likely = "utf-16" if marked else "utf-8-sig"
     try:

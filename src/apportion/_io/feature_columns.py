@@ -56,11 +56,17 @@ _WHEN_NAMES: dict[When, re.Pattern[str]] = {
 _SECOND = 1_000_000
 _DAY = 24 * 3600 * _SECOND
 _BIN = 300 * _SECOND
+"""In microseconds; windows that begin within the same 5 minutes have the same time of day."""
+
 _FEWEST_DAYS, _FEWEST_ROWS = 3, 20
+"""With fewer days or rows, a sensor may look like a clock by chance."""
+
 _UNEXPLAINED_BY_CLOCK = 0.01
+"""The largest share of the variance within a time of day; light that follows the sun has more."""
+
 _UNEXPLAINED_BY_ELAPSED = 1e-6
-"""Far less than rounding leaves of a battery level in percent, even if it falls on a straight
-line, and of a counter of steps: these are sensors, and stay features."""
+"""The largest share of the variance around a straight line. Rounding leaves far more of a battery
+level in percent, and so does a counter of steps: these are sensors, and stay features."""
 
 
 class Choice(NamedTuple):
