@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from apportion.__main__ import run as run_command
-from apportion._io.write import Outputs
+from apportion._io.atomic_write import Outputs
 from apportion._utils.signals import Stopped
 from apportion.cli.console import console, print_out, with_exit_codes
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion._io.write import Outputs
+from apportion._io.atomic_write import Outputs
 from apportion._utils.typing import FloatArray
 from apportion.datasets import make_bags, make_half_kernel, make_xor
 from apportion.estimators import LPLLP

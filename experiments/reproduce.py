@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apportion._io.write import Outputs
+from apportion._io.atomic_write import Outputs
 from apportion.datasets.sphere import WHERE_SPHERE_IS, find_recordings
 from experiments import figures as draw
 from experiments.methods import METHODS

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from apportion._io.write import replacing
+from apportion._io.atomic_write import replacing
 from experiments.trials import trial_of
 
 _COLUMNS = {

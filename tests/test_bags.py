@@ -104,7 +104,7 @@ def test_a_list_is_no_id():
         match_bags(2, bags=["a", ["b"]], proportions=TABLE)
     with pytest.raises(SupervisionError, match=r"row 0: found the bag id \('a', \[1\]\)"):
         match_bags(1, bags=[("a", [1])], proportions=TABLE)
-    with pytest.raises(ValueError, match="One bag id a row is expected"):
+    with pytest.raises(ValueError, match="One bag id per row is expected"):
         match_bags(1, bags=3, proportions=TABLE)
 
 

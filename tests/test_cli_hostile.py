@@ -156,7 +156,7 @@ def test_what_typer_refuses(words):
         ("rows.csv", b"\x1f\x8b\x08", "a compressed file"),
         ("rows.csv", b"PAR1\x15\x04", "call it .parquet"),
         ("rows.parquet", b"id,day\n", "if it is text, call it .csv"),
-        ("rows.parquet", b"", "if it is text, call it .csv"),
+        ("rows.parquet", b"", "an empty file"),
         ("rows.parquet", b"PAR1\x15\x04", "no whole Parquet file"),
         ("rows.csv", b"", "an empty file"),
         ("rows.csv", b"\n \n", "an empty file"),
@@ -259,7 +259,7 @@ def test_mixed_encodings_name_the_line():
 
 @pytest.mark.parametrize("name", ["klingon", "hex", "rot13", "undefined", ""])
 def test_an_encoding_that_is_none(name):
-    says = f"the encoding: found {name!r}"
+    says = f"--encoding: found {name!r}"
     refused("label", "rows.csv", *KNOWN, "--encoding", name, says=says)
 
 

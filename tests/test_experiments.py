@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from apportion._io.write import Outputs
+from apportion._io.atomic_write import Outputs
 from apportion.metrics import bag_proportion_error
 from experiments import (
     METHODS,

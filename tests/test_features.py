@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion._io.features import Feature, Recipe, choose_columns, learn_recipe
-from apportion._io.features.cells import MISSING, UNSEEN, codes_of, levels_of, numbers_of
+from apportion._io.feature_columns import choose_columns
+from apportion._io.feature_recipe import Feature, Recipe, learn_recipe
+from apportion._io.values import MISSING, UNSEEN, codes_of, levels_of, numbers_of
 from apportion.exceptions import FileError, SavedModelError
 
 
@@ -164,7 +165,7 @@ def test_many_categories_are_used_when_they_are_named():
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["1", "2", "x"], "row 2, column 'c': found 'x'.*--categorical c"),
+        (["1", "2", "x"], "row 2, column 'c': found 'x'.*categorical='c'"),
         (["1", "2", "inf"], "row 2, column 'c': found inf"),
         ([1.0, float("-inf")], "row 1, column 'c': found -inf"),
         ([1.0, 1e101], r"row 1, column 'c': found 1e\+101"),
@@ -195,7 +196,7 @@ def test_new_rows():
 
 
 def test_large_tables_are_held_in_single_precision(monkeypatch):
-    monkeypatch.setattr("apportion._io.features.recipe._SINGLE_FROM", 5)
+    monkeypatch.setattr("apportion._io.feature_recipe._SINGLE_FROM", 5)
     table = pa.table({"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 4.0]})
     recipe, _ = learn(table)
     assert recipe.encode(table, place).rows.dtype == np.float32
@@ -341,8 +342,8 @@ def test_roles_are_no_features():
 
 
 @pytest.mark.parametrize("scale", [True, False])
-def test_single_precision_keeps_what_tells_rows_far_from_0_apart(scale, monkeypatch):
-    monkeypatch.setattr("apportion._io.features.recipe._SINGLE_FROM", 0)
+def test_single_precision_distinguishes_rows_far_from_0(scale, monkeypatch):
+    monkeypatch.setattr("apportion._io.feature_recipe._SINGLE_FROM", 0)
     times = np.arange(50.0)
     table = pa.table({"time": times + 1.7e9, "near": times})
     rows = learn(table, scale=scale)[0].encode(table, place).rows

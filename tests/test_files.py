@@ -20,13 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apportion._io import csv_text
-from apportion._io.features.cells import numbers_of
+from apportion._io.atomic_write import Outputs, replacing, require_writable
+from apportion._io.csv_text import encoding_of
+from apportion._io.file_kinds import refuse_bad_names
 from apportion._io.read import no_column, place_in, read_columns
 from apportion._io.sheet import read_sheet, sheet_of
 from apportion._io.spreadsheet_safe import neutralized, write_table
-from apportion._io.text import encoding_of, refuse_bad_names
-from apportion._io.values import values_of
-from apportion._io.write import Outputs, replacing, require_writable
+from apportion._io.values import numbers_of, values_of
 from apportion.exceptions import FileError, OutputError
 from apportion.supervision.totals_table import read_totals
 
@@ -256,7 +256,7 @@ def test_nothing_is_left_of_what_fails(tmp_path):
 def test_a_file_is_replaced_only_by_force(tmp_path):
     target = tmp_path / "a.csv"
     target.write_text("mine")
-    with pytest.raises(OutputError, match="pass --force"):
+    with pytest.raises(OutputError, match="or pass force"):
         half_written(target, AssertionError("the block must not run"))
     with pytest.raises(ValueError, match="halfway"):
         half_written(target, ValueError("halfway"), force=True)

@@ -11,13 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from apportion import LPLLP, Totals
-from apportion._io.features import Feature, Recipe
-from apportion._io.features.cells import numbers_of
+from apportion._io.feature_recipe import Feature, Recipe
+from apportion._io.file_kinds import refuse_bad_names
+from apportion._io.identifiers import as_vector
 from apportion._io.read import read_columns
 from apportion._io.sheet import read_sheet
-from apportion._io.tables import as_vector
-from apportion._io.text import refuse_bad_names
-from apportion._io.values import values_of
+from apportion._io.values import numbers_of, values_of
 from apportion.datasets import make_bags
 from apportion.exceptions import FileError, SupervisionError
 from apportion.supervision.bags import match_bags

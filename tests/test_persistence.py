@@ -1,4 +1,4 @@
-"""A saved model: predicts what it did, and is believed in nothing when it is read."""
+"""A saved model predicts what it did before, and everything in a file is checked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from apportion import (
     RBFGraph,
     Totals,
 )
-from apportion._io import archive as zipped_room
+from apportion._io import archive
 from apportion.datasets import make_bags
 from apportion.exceptions import OutputError, SavedModelError
 from apportion.graphs import Graph
@@ -697,7 +697,7 @@ def test_a_zip_bomb_is_refused_before_anything_is_allocated(monkeypatch):
     refused(changed(KNN, zipfile.ZIP_DEFLATED), "model.json: found compressed data")
     bomb = changed(KNN, points=header((10**6, 3)) + bytes(24 * 10**6))
     assert refused(bomb, "point_of_row|point_scales")
-    monkeypatch.setattr(zipped_room, "free_bytes", lambda: 1000)
+    monkeypatch.setattr(archive, "free_bytes", lambda: 1000)
     refused(bomb, r"points.npy: found an array of 22.9 MiB.*0.0 MiB of memory that are free")
 
 
@@ -715,7 +715,7 @@ def test_large_arrays_are_neither_written_nor_read_twice(tmp_path):
     tracemalloc.stop()
     assert (tmp_path / "model").stat().st_size < held + 10_000
     tracemalloc.start()
-    with zipped_room.open_zip(tmp_path / "model") as file:
+    with archive.open_zip(tmp_path / "model") as file:
         X = file.array("rows", RBFGraph.stored["rows"], {})
     assert tracemalloc.get_traced_memory()[1] < X.nbytes + 5e6
     tracemalloc.stop()

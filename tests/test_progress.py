@@ -1,4 +1,4 @@
-"""Progress: what a fit tells whoever listens, and that listening changes nothing."""
+"""Progress: the reports of a fit, and that a callback changes nothing."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ def some_bags(n=400, seed=0):
     return X, {"bags": bags, "proportions": Totals.from_labels(y, bags)}
 
 
-def heard_from(work):
-    heard = []
-    with progress_callback(lambda stage, done, detail: heard.append((stage, done))):
+def stages_and_shares(work):
+    reports = []
+    with progress_callback(lambda stage, done, detail: reports.append((stage, done))):
         work()
-    return heard
+    return reports
 
 
-def stages(heard):
-    return [stage for stage, _ in groupby(heard, lambda one: one[0])]
+def stages(reports):
+    return [stage for stage, _ in groupby(reports, lambda report: report[0])]
 
 
-def test_nobody_has_to_listen():
+def test_no_callback_is_needed():
     report_progress("working")
     report_progress("working", 0.5)
     assert list(with_progress("working", "abc")) == ["a", "b", "c"]
 
 
-def test_the_share_of_items_is_told_after_each():
-    assert heard_from(lambda: list(with_progress("working", [1, 2]))) == [
+def test_the_share_of_items_is_reported_after_each():
+    assert stages_and_shares(lambda: list(with_progress("working", [1, 2]))) == [
         ("working", 0.5),
         ("working", 1.0),
     ]
-    assert heard_from(lambda: list(with_progress("working", []))) == []
+    assert stages_and_shares(lambda: list(with_progress("working", []))) == []
 
 
-def test_the_inner_listener_hears_and_then_the_outer_one_again():
+def test_the_inner_callback_replaces_the_outer_one_within_its_block():
     outer, inner = [], []
     with progress_callback(lambda stage, done, detail: outer.append(stage)):
         report_progress("one")
@@ -66,26 +66,26 @@ def test_the_inner_listener_hears_and_then_the_outer_one_again():
     assert (outer, inner) == (["one", "three"], ["two"])
 
 
-def test_what_a_listener_raises_goes_through_and_the_one_before_listens_again():
+def test_an_exception_of_a_callback_ends_the_work_and_restores_the_one_before():
     def refuse(stage, done, detail):
         raise KeyboardInterrupt(stage)
 
-    heard = []
-    with progress_callback(lambda stage, done, detail: heard.append(stage)):
+    reports = []
+    with progress_callback(lambda stage, done, detail: reports.append(stage)):
         with pytest.raises(KeyboardInterrupt, match="one"), progress_callback(refuse):
             report_progress("one")
         report_progress("two")
-    assert heard == ["two"]
+    assert reports == ["two"]
 
 
-def test_other_threads_are_not_heard():
+def test_reports_of_other_threads_are_not_sent():
     def work():
         other = threading.Thread(target=report_progress, args=("elsewhere",))
         other.start()
         other.join()
         report_progress("here")
 
-    assert heard_from(work) == [("here", None)]
+    assert stages_and_shares(work) == [("here", None)]
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_other_threads_are_not_heard():
     ],
 )
 @pytest.mark.parametrize("solver", ["accelerated", "plain"])
-def test_a_fit_tells_its_stages(monkeypatch, graph, expected, solver):
+def test_a_fit_reports_its_stages(monkeypatch, graph, expected, solver):
     monkeypatch.setattr(neighbors, "_BLOCK_ROWS", 100)
     monkeypatch.setattr(anchor, "BLOCK_ROWS", 100)
     X, given = some_bags()
     model = LPLLP(graph, solver=solver, random_state=0)
-    heard = heard_from(lambda: model.fit(X, **given))
+    reports = stages_and_shares(lambda: model.fit(X, **given))
     assert model.solution_.n_starts == 1
-    assert stages(heard) == expected
+    assert stages(reports) == expected
     for stage in expected:
-        shares = [done for name, done in heard if name == stage and done is not None]
+        shares = [done for name, done in reports if name == stage and done is not None]
         assert shares == sorted(shares)
         assert all(0.0 <= share <= 1.0 for share in shares)
         if stage in ("searching neighbors", "tying rows to anchors", "propagating"):
@@ -117,13 +117,13 @@ def test_a_fit_tells_its_stages(monkeypatch, graph, expected, solver):
 
 
 @pytest.mark.parametrize("graph", ["knn", "anchor", RBFGraph([0.05, 0.1])], ids=str)
-def test_listening_changes_nothing(graph):
+def test_a_callback_changes_nothing(graph):
     X, given = some_bags(150)
     alone = LPLLP(graph, random_state=0).fit(X, **given)
-    heard = LPLLP(graph, random_state=0)
-    assert heard_from(lambda: heard.fit(X, **given))
-    np.testing.assert_array_equal(heard.label_distributions_, alone.label_distributions_)
-    np.testing.assert_array_equal(heard.transduction_, alone.transduction_)
+    reporting = LPLLP(graph, random_state=0)
+    assert stages_and_shares(lambda: reporting.fit(X, **given))
+    np.testing.assert_array_equal(reporting.label_distributions_, alone.label_distributions_)
+    np.testing.assert_array_equal(reporting.transduction_, alone.transduction_)
 
 
 @pytest.mark.filterwarnings("ignore:LP-LLP not converged")
@@ -133,14 +133,14 @@ def test_any_tolerance_can_be_approached(tol):
     model = LPLLP(tol=tol, max_iter=20, n_probes=0)
     shares = [
         done
-        for stage, done in heard_from(lambda: model.fit(X, **given))
+        for stage, done in stages_and_shares(lambda: model.fit(X, **given))
         if stage == "propagating" and done is not None
     ]
     assert shares == sorted(shares)
     assert all(0.0 <= share <= 1.0 for share in shares)
 
 
-def test_a_listener_can_end_a_fit():
+def test_a_callback_can_end_a_fit():
     def stop(stage, done, detail):
         if stage == "propagating":
             raise KeyboardInterrupt
@@ -169,7 +169,7 @@ def rises(reports, stage):
 
     A stage that comes again after another would look as if it began again.
     """
-    assert [name for name, _ in groupby(reports, lambda one: one[0])].count(stage) == 1
+    assert [name for name, _ in groupby(reports, lambda report: report[0])].count(stage) == 1
     shares = [done for name, done, _ in reports if name == stage and done is not None]
     assert shares == sorted(shares)
     assert 0.0 <= shares[0] <= shares[-1] <= 1.0

@@ -1,4 +1,4 @@
-"""Threads: the same answers, whoever does the work."""
+"""Threads: the same results with any number of threads."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from apportion._io.features import Clock
-from apportion._io.features.timestamps import when_by_name
+from apportion._io.feature_columns import Clock, when_by_name
 from apportion.datasets import make_smart_home
 from command_line import done, write
 

@@ -122,7 +122,7 @@ def test_polars_nulls_are_unknown():
         (np.zeros((2, 2, 2)), r"3 dimensions"),
         (0.5, r"0 dimensions"),
         (pd.DataFrame({"a": [0.5, 0.5], "b": [0.5, 0.5]}, index=["x", "x"]), r"bag 'x': found two"),
-        (pd.DataFrame({"bag": ["x", None], "a": [1, 1]}), r"line 1 of the table.*no bag id"),
+        (pd.DataFrame({"bag": ["x", None], "a": [1, 1]}), r"row 1 of the table.*no bag id"),
     ],
 )
 def test_bad_shares(table, message):
@@ -195,7 +195,7 @@ def test_durations_are_counts_of_windows():
 
 
 def test_counts_need_a_number_for_every_class():
-    with pytest.raises(SupervisionError, match="one number a bag"):
+    with pytest.raises(SupervisionError, match="one number per bag"):
         Totals.from_counts([3, 4])
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from apportion._utils.signals import Stopped, end_at_once, say_stopped, stop_cleanly
+from apportion._utils.signals import Stopped, end_at_once, print_stopped, stop_cleanly
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def run(load: Callable[[], Callable[[], Any]]) -> None:
         stop_cleanly()
         app()
     except Stopped as stop:
-        say_stopped(stop.code)
+        print_stopped(stop.code)
         raise
     except (OSError, ModuleNotFoundError) as error:
         sys.exit(f"apportion: {error}")

@@ -36,7 +36,7 @@ from apportion._dask.output import (
     write_part,
 )
 from apportion._dask.partitions import Partitions, partitions_of
-from apportion._io.write import Outputs, require_writable
+from apportion._io.atomic_write import Outputs, require_writable
 from apportion.bag_report import BagReport
 from apportion.estimators import lp_llp
 from apportion.exceptions import Advice, users_level

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.special import kl_div
 
-from apportion._io.tables import factorize, unknown_class
+from apportion._io.class_tables import unknown_class
+from apportion._io.identifiers import factorize
 from apportion._utils.box_projection import nearest_totals
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.graphs import Graph

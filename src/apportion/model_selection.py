@@ -21,7 +21,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from apportion._core.decode import quota
 from apportion._core.projection import reconcile
-from apportion._io.tables import factorize
+from apportion._io.identifiers import factorize
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport

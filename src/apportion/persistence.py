@@ -1,6 +1,6 @@
-"""A fitted LPLLP in a file: a zip of JSON and arrays, never pickle: reading it runs no code.
+"""Save and load a fitted LPLLP: a zip of JSON and arrays without pickle, so no code is run.
 
-What a graph needs for new rows is its own affair (`Graph.state`, `Graph.from_state`).
+Each graph defines what it needs to predict new rows (`Graph.state`, `Graph.from_state`).
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from apportion._io.archive import (
     open_zip,
     write_zip,
 )
-from apportion._io.write import replacing
+from apportion._io.atomic_write import replacing
+from apportion._io.identifiers import object_vector
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.estimators import LPLLP
-from apportion.exceptions import SavedModelError, name_some
+from apportion.exceptions import SavedModelError, hint, name_some
 from apportion.graphs import AnchorGraph, Graph, KNNGraph, RBFGraph
 from apportion.supervision.totals import sorted_classes
 
@@ -52,28 +53,39 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """What a file holds: a model for new rows, or the labels of the fitted rows.
+    """The contents of a file: a model for new rows, or the labels of the fitted rows.
 
     Attributes
     ----------
     contents : str
         What of the training rows is in the file, such as "5,418 training rows".
     extra : dict
-        What was handed over when the model was saved.
+        The `extra` that was passed to `save_model`.
     classes : ndarray of shape (n_classes,)
         The classes.
     labels_only : bool
         Whether there is no model, only labels.
     model : LPLLP or None
-        A model that predicts what the saved one did. What belongs to the fitted rows, such as
-        `transduction_` and `bag_report_`, is not there; `label_distributions_` is, unless the
-        graph is one of anchors.
+        A model that predicts what the saved one did. It has no attributes of the fitted rows, such
+        as `transduction_` and `bag_report_`; it has `label_distributions_` unless its graph is an
+        `AnchorGraph`.
     ids : ndarray of shape (n_samples,), or None
         With labels only: the ids of the rows, text or ints.
     labels : ndarray of shape (n_samples,), or None
-        With labels only: a label for every row.
+        With labels only: the label of each row.
     label_distributions : ndarray of shape (n_samples, n_classes), or None
-        With labels only: soft labels.
+        With labels only: the soft labels.
+
+    Examples
+    --------
+    >>> import io
+    >>> X = np.arange(8.0).reshape(4, 2)
+    >>> model = LPLLP().fit(X, bags=[0, 0, 1, 1], proportions={0: 1.0, 1: 0.0})
+    >>> file = io.BytesIO()
+    >>> save_model(file, model, labels_only=True, ids=["a", "b", "c", "d"])
+    >>> saved = load_model(file)
+    >>> saved.labels[saved.lookup(["d", "a"])].tolist()
+    [0, 1]
     """
 
     contents: str
@@ -86,7 +98,7 @@ class SavedModel:
     label_distributions: FloatArray | None = None
 
     def lookup(self, ids: Iterable[Any]) -> IntArray:
-        """Return where the rows of these ids stand, -1 for an id that is not known.
+        """Return the positions of the rows with these ids, -1 for an unknown id.
 
         Parameters
         ----------
@@ -96,20 +108,32 @@ class SavedModel:
         Returns
         -------
         ndarray of shape (n_ids,)
+            Positions in `ids`, `labels` and `label_distributions`.
         """
-        return np.array([self._place.get(one, -1) for one in ids], dtype=np.intp)
+        return np.array([self._position.get(item, -1) for item in ids], dtype=np.intp)
 
     @cached_property
-    def _place(self) -> dict[Any, int]:
+    def _position(self) -> dict[Any, int]:
         if self.ids is None:
-            raise SavedModelError(
-                "lookup", "a model without ids", "labels only", "save with labels_only=True"
-            )
-        return {one: place for place, one in enumerate(self.ids.tolist())}
+            advice = hint("save with {labels_only}")
+            raise SavedModelError("lookup", "a model without ids", "labels only", advice)
+        return {item: position for position, item in enumerate(self.ids.tolist())}
 
 
 def contains_rows(model: LPLLP, *, labels_only: bool = False) -> str:
-    """Return what of the training rows a file of this model will contain, in words.
+    """Return in words which training rows a file of this model will contain.
+
+    Parameters
+    ----------
+    model : LPLLP
+        A fitted model.
+    labels_only : bool, default=False
+        Whether only labels are saved.
+
+    Returns
+    -------
+    str
+        Such as "4 training rows".
 
     Examples
     --------
@@ -133,24 +157,31 @@ def save_model(
 ) -> None:
     """Write a fitted model to a file that `load_model` reads.
 
-    New rows are compared with fitted ones, so the file contains these: all of them for a graph of
-    neighbors and a dense graph, means of them for a graph of anchors; see `contains_rows`. Equal
+    New rows are compared with fitted ones, so the file contains these: all of them with a
+    `KNNGraph` or an `RBFGraph`, means of them with an `AnchorGraph`; see `contains_rows`. Equal
     models give equal files.
 
     Parameters
     ----------
     path : str, path or binary file
-        Where to write. A file that is there is replaced when the new one is whole.
+        Where to write. An existing file is replaced once the new one is complete.
     model : LPLLP
-        A fitted model. Its classes are text, ints, floats or bools, and its graph is not a
-        precomputed one. Parameters that JSON cannot hold (a prior, a RandomState) are left out:
-        they change nothing in what is predicted.
+        A fitted model. Its classes must be text, ints, floats or bools, and its graph must not be
+        precomputed. Parameters that JSON cannot hold (a prior, a RandomState) are left out; they
+        do not change predictions.
     extra : mapping, optional
-        Anything that JSON holds, to find again in the loaded model.
+        Anything that JSON can hold; it is returned by `load_model`.
     labels_only : bool, default=False
         Write no row and no graph, only the labels of the fitted rows, by their ids.
     ids : sequence of text or int, optional
-        With `labels_only`: an id for every fitted row, all different.
+        With `labels_only`: a different id for every fitted row.
+
+    Raises
+    ------
+    SavedModelError
+        If the model, `extra` or `ids` cannot be saved.
+    OutputError
+        If the file cannot be written; nothing is changed then.
 
     Examples
     --------
@@ -168,16 +199,11 @@ def save_model(
         raise SavedModelError("the model", type(model).__name__, "LPLLP", "fit an LPLLP")
     check_is_fitted(model, "classes_")
     if labels_only != (ids is not None):
-        raise SavedModelError(
-            "`ids`",
-            "none" if labels_only else "ids of rows beside a whole model",
-            "ids with labels_only=True, and only then",
-            "give both or neither",
-        )
+        found = "none" if labels_only else "ids of rows beside a whole model"
+        raise _bad_ids(found, hint("ids with {labels_only}, and only then"), "give both or neither")
     if not isinstance(extra, Mapping | None):
-        raise SavedModelError(
-            "`extra`", type(extra).__name__, "a mapping", "put it into a dict under a name"
-        )
+        found, advice = type(extra).__name__, "put it into a dict under a name"
+        raise SavedModelError("", found, "a mapping", advice, parameter="extra")
     document: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -189,11 +215,13 @@ def save_model(
     if ids is None:
         graph = _storable_graph(model)
         names = getattr(model, "feature_names_in_", None)
-        document["n_features"] = model.n_features_in_
-        document["feature_names"] = None if names is None else names.tolist()
-        document["graph_choice"] = model.graph_choice_
-        document["model"] = _described(model)
-        document["graph"] = _described(graph)
+        document |= {
+            "n_features": model.n_features_in_,
+            "feature_names": None if names is None else names.tolist(),
+            "graph_choice": model.graph_choice_,
+            "model": _described(model),
+            "graph": _described(graph),
+        }
         arrays = {**graph.state(), **model._answers()}
     else:
         arrays = _labels(model)
@@ -209,14 +237,11 @@ def save_model(
 
 
 def load_model(path: PathOrFile) -> SavedModel:
-    """Return what `save_model` wrote to a file.
+    """Read a file that `save_model` wrote.
 
-    Nothing in the file is run, and whatever is wrong with it is a `SavedModelError` that names the
-    file and the member in it.
-
-    The model predicts exactly what the saved one did; only where neighbors are searched
-    approximately (`KNNGraph.search_`) and the processor or the version of faiss is another, soft
-    labels of a few rows in a hundred differ a little.
+    No code from the file is run. The model predicts exactly what the saved one did. There is one
+    exception: if neighbors are searched approximately (`KNNGraph.search_`), another processor or
+    version of faiss can change the soft labels of a few rows in a hundred slightly.
 
     Parameters
     ----------
@@ -227,19 +252,38 @@ def load_model(path: PathOrFile) -> SavedModel:
     -------
     SavedModel
         With the model, or with the labels of the fitted rows.
+
+    Raises
+    ------
+    SavedModelError
+        If anything is wrong with the file; the message names the file and the member in it.
+
+    Examples
+    --------
+    >>> import io
+    >>> X = np.arange(8.0).reshape(4, 2)
+    >>> model = LPLLP().fit(X, bags=[0, 0, 1, 1], proportions={0: 1.0, 1: 0.0})
+    >>> file = io.BytesIO()
+    >>> save_model(file, model)
+    >>> load_model(file).model.predict(X[:1]).tolist()
+    [1]
     """
     with open_zip(path) as file:
-        fields = _Fields(file, file.json(_DOCUMENT))
+        fields = _DocumentFields(file, file.json(_DOCUMENT))
         _check_format(fields)
         classes = _read_classes(fields)
         extra = fields.take("extra", dict)
-        if fields.take("labels_only", bool):
-            return _read_labels(file, fields, classes, extra)
-        model = _read_model(file, fields, classes)
-        return SavedModel(model.graph_.rows_in_state(), extra, classes, model=model)
+        if not fields.take("labels_only", bool):
+            model = _read_model(file, fields, classes)
+            return SavedModel(model.graph_.rows_in_state(), extra, classes, model=model)
+        lengths = {"classes": len(classes)}
+        arrays = {key: file.array(key, stored, lengths) for key, stored in _LABELS.items()}
+        ids = _read_ids(file, fields, lengths)
+        labels, soft = classes[arrays["labels"]], arrays["label_distributions"]
+        return SavedModel("no training rows", extra, classes, True, None, ids, labels, soft)
 
 
-class _Fields:
+class _DocumentFields:
     """The fields of a JSON object in a file."""
 
     def __init__(self, file: ZipReader, document: Any) -> None:
@@ -257,9 +301,9 @@ class _Fields:
             self.refuse(f"{name!r}: {_short(value)}", f"{name!r} of type {kind.__name__}")
         return value
 
-    def within(self, name: str) -> _Fields:
+    def within(self, name: str) -> _DocumentFields:
         """Return the fields of an object in a field."""
-        return _Fields(self._file, self.take(name, dict))
+        return _DocumentFields(self._file, self.take(name, dict))
 
     def holds(self, name: str, kind: type[Any]) -> bool:
         """Return whether there is such a field, of this kind."""
@@ -270,10 +314,10 @@ class _Fields:
         self._file.refuse(_DOCUMENT, found, allowed, *hint)
 
 
-def _check_format(fields: _Fields) -> None:
-    found = fields.take("format", str)
-    if found != FORMAT:
-        fields.refuse(f"the format {_short(found)}", repr(FORMAT), "name the right file")
+def _check_format(fields: _DocumentFields) -> None:
+    name = fields.take("format", str)
+    if name != FORMAT:
+        fields.refuse(f"the format {_short(name)}", repr(FORMAT), "name the right file")
     number = fields.take("version", int)
     if number != VERSION:
         fields.refuse(
@@ -283,32 +327,36 @@ def _check_format(fields: _Fields) -> None:
         )
 
 
-def _read_model(file: ZipReader, fields: _Fields, classes: AnyArray) -> LPLLP:
-    lengths = {"classes": len(classes), "features": fields.take("n_features", int)}
-    model = _unfitted_model(fields.within("model"))
-    kind, parameters = _description(fields.within("graph"), _GRAPHS)
+def _read_model(file: ZipReader, fields: _DocumentFields, classes: AnyArray) -> LPLLP:
+    n_features = fields.take("n_features", int)
+    lengths = {"classes": len(classes), "features": n_features}
+    described = fields.within("model")
+    parameters = described.within("parameters")
+    graphs = {}
+    if parameters.holds("graph", dict):
+        graphs["graph"] = _built(parameters.within("graph"), _GRAPHS)
+    model = _built(described, {"LPLLP": LPLLP}, **graphs)
+    kind, graph_parameters = _description(fields.within("graph"), _GRAPHS)
     state = {key: file.array(key, stored, lengths) for key, stored in kind.stored.items()}
+    # Files call the labels of the prototypes "voices", as the first version of the format did.
+    prototype_labels = Stored((kind.prototypes_are, "classes"), shares=True)
     answers = {
-        "voices": file.array(
-            "voices", Stored((kind.prototypes_are, "classes"), shares=True), lengths
-        ),
+        "voices": file.array("voices", prototype_labels, lengths),
         "overall": file.array("overall", Stored(("classes",), shares=True), lengths),
     }
     try:
-        graph = kind.from_state(parameters, state)
+        graph = kind.from_state(graph_parameters, state)
         model._settings()
         model._asked_graph()
     except (TypeError, ValueError, OverflowError) as error:
         fields.refuse(f"what makes no model ({error})", "parameters and arrays of a fitted model")
     model._restore(classes, graph, answers)
-    model.n_features_in_ = lengths["features"]
+    model.n_features_in_ = n_features
     model.graph_choice_ = fields.take("graph_choice", str)
     if not fields.holds("feature_names", type(None)):
         names = fields.take("feature_names", list)
-        if len(names) != lengths["features"] or not all(isinstance(name, str) for name in names):
-            fields.refuse(
-                f"{len(names)} names of features", f"{lengths['features']} names, all text"
-            )
+        if len(names) != n_features or not all(isinstance(name, str) for name in names):
+            fields.refuse(f"{len(names)} names of features", f"{n_features} names, all text")
         model.feature_names_in_ = np.array(names, dtype=object)
     return model
 
@@ -326,18 +374,18 @@ def _storable_graph(model: LPLLP) -> Graph:
 
 
 def _described(estimator: BaseEstimator) -> dict[str, Any]:
-    """Return an estimator's class and those of its parameters that JSON can hold."""
+    """Return the class of an estimator and those of its parameters that JSON can hold."""
     parameters, left_out = {}, []
     for name, value in estimator.get_params(deep=False).items():
         try:
-            parameters[name] = _plain(value)
+            parameters[name] = _json_value(value)
         except TypeError:
             left_out.append(name)
     return {"class": type(estimator).__name__, "parameters": parameters, "left_out": left_out}
 
 
-def _plain(value: Any) -> Any:
-    """Return a number, text, None, a graph, or a list of numbers, as JSON holds it."""
+def _json_value(value: Any) -> Any:
+    """Return a number, text, None, a graph, or a list of numbers, as a value for JSON."""
     if isinstance(value, Graph) and type(value) in _GRAPHS.values():
         return _described(value)
     if isinstance(value, np.ndarray | list | tuple) and np.ndim(value) == 1:
@@ -349,17 +397,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _unfitted_model(fields: _Fields) -> LPLLP:
-    """Return the model that `_described` describes."""
-    within = fields.within("parameters")
-    graph = (
-        {"graph": _built(within.within("graph"), _GRAPHS)} if within.holds("graph", dict) else {}
-    )
-    return _built(fields, {"LPLLP": LPLLP}, **graph)
-
-
-def _built(fields: _Fields, kinds: Mapping[str, type[Kind]], **instead: Any) -> Kind:
-    """Return the estimator that is described, with some parameters instead of the described."""
+def _built(fields: _DocumentFields, kinds: Mapping[str, type[Kind]], **instead: Any) -> Kind:
+    """Return the estimator that is described; `instead` replaces some of its parameters."""
     kind, parameters = _description(fields, kinds)
     try:
         return kind(**{**parameters, **instead})
@@ -372,41 +411,35 @@ def _built(fields: _Fields, kinds: Mapping[str, type[Kind]], **instead: Any) -> 
 
 
 def _description(
-    fields: _Fields, kinds: Mapping[str, type[Kind]]
+    fields: _DocumentFields, kinds: Mapping[str, type[Kind]]
 ) -> tuple[type[Kind], dict[str, Any]]:
-    word = fields.take("class", str)
-    if word not in kinds:
-        fields.refuse(f"the class {_short(word)}", " or ".join(kinds))
-    return kinds[word], fields.take("parameters", dict)
+    name = fields.take("class", str)
+    if name not in kinds:
+        fields.refuse(f"the class {_short(name)}", " or ".join(kinds))
+    return kinds[name], fields.take("parameters", dict)
 
 
 def _named_types(classes: AnyArray) -> list[list[Any]]:
     """Return the classes with their types."""
-    named = []
     for label in classes.tolist():
-        word = type(label).__name__
-        if type(label) is not _CLASS_TYPES.get(word) or label in (np.inf, -np.inf):
+        kind = type(label).__name__
+        if type(label) is not _CLASS_TYPES.get(kind) or label in (np.inf, -np.inf):
             raise SavedModelError(
                 f"class {label!r}",
-                f"a class of type {word}",
+                f"a class of type {kind}",
                 "text, ints, finite floats and bools",
                 "name the classes by text",
             )
-        named.append([word, label])
-    return named
+    return [[type(label).__name__, label] for label in classes.tolist()]
 
 
-def _read_classes(fields: _Fields) -> AnyArray:
+def _read_classes(fields: _DocumentFields) -> AnyArray:
     named = fields.take("classes", list)
     for pair in named:
-        right = (
-            isinstance(pair, list)
-            and len(pair) == 2
-            and isinstance(pair[0], str)
-            and type(pair[1]) is _CLASS_TYPES.get(pair[0])
-        )
-        if not right:
-            fields.refuse(f"the class {_short(pair)}", "a type (bool, int, float, str) and a value")
+        match pair:
+            case [str(kind), label] if type(label) is _CLASS_TYPES.get(kind):
+                continue
+        fields.refuse(f"the class {_short(pair)}", "a type (bool, int, float, str) and a value")
     classes, order = sorted_classes([label for _, label in named])
     if not named or len(set(classes.tolist())) < len(named) or np.any(order[1:] < order[:-1]):
         fields.refuse(f"the classes {_short(named)}", "different classes, sorted, at least one")
@@ -414,84 +447,65 @@ def _read_classes(fields: _Fields) -> AnyArray:
 
 
 def _labels(model: LPLLP) -> dict[str, AnyArray]:
-    """Return labels of the fitted rows, as places in the classes, and their soft labels."""
+    """Return the labels of the fitted rows, as positions in the classes, and soft labels."""
     if not hasattr(model, "transduction_"):
-        raise SavedModelError(
-            "the model", "no labels of its rows", "a model as `fit` leaves it", "fit it again"
-        )
+        found, allowed = "no labels of its rows", "a model as `fit` leaves it"
+        raise SavedModelError("the model", found, allowed, "fit it again")
     labels = np.empty(len(model.transduction_), dtype=np.int32)
-    for place, label in enumerate(model.classes_.tolist()):
-        labels[model.transduction_ == label] = place
+    for position, label in enumerate(model.classes_.tolist()):
+        labels[model.transduction_ == label] = position
     return {"labels": labels, "label_distributions": model.label_distributions_}
 
 
 def _id_arrays(ids: Iterable[Any], n_samples: int) -> dict[str, AnyArray]:
-    """Return ids as arrays: ints as they are, text as UTF-8 with a line an id and their ends."""
-    plain = [one.item() if isinstance(one, np.generic) else one for one in ids]
+    """Return ids as arrays: ints as they are, text as UTF-8 with one line per id, and its ends."""
+    plain = [item.item() if isinstance(item, np.generic) else item for item in ids]
     if len(plain) != n_samples:
-        raise SavedModelError(
-            "`ids`", f"{len(plain):,} ids", f"{n_samples:,}, one a row", "add them"
-        )
-    kinds = {type(one) for one in plain}
+        raise _bad_ids(f"{len(plain):,} ids", f"{n_samples:,}, one per row", "add them")
+    kinds = {type(item) for item in plain}
     if kinds not in ({int}, {str}):
         found = name_some(sorted(kind.__name__ for kind in kinds))
-        raise SavedModelError(
-            "`ids`", f"ids of type {found}", "text only, or ints only", "turn them into text"
-        )
+        raise _bad_ids(f"ids of type {found}", "text only, or ints only", "turn them into text")
     if len(set(plain)) < n_samples:
         twice = Counter(plain).most_common(1)[0][0]
-        raise SavedModelError("`ids`", f"{twice!r} twice", "every id once", "rename one of the two")
+        raise _bad_ids(f"{twice!r} twice", "every id once", "rename one of the two")
     try:
         if kinds == {int}:
             return {"ids": np.array(plain, dtype=np.int64)}
-        text = "".join(f"{one}\n" for one in plain).encode("utf-8")
+        text = "".join(f"{item}\n" for item in plain).encode("utf-8")
     except (OverflowError, UnicodeEncodeError) as error:
-        raise SavedModelError(
-            "`ids`", str(error), "ints of 64 bits, or text that UTF-8 holds", "rename the row"
-        ) from error
-    ends = np.cumsum([len(one) + 1 for one in plain], dtype=np.int64)
+        allowed = "ints of 64 bits, or text that UTF-8 can hold"
+        raise _bad_ids(str(error), allowed, "rename the row") from error
+    ends = np.cumsum([len(item) + 1 for item in plain], dtype=np.int64)
     return {"ids_text": np.frombuffer(text, dtype=np.uint8), "ids_ends": ends}
 
 
-def _read_labels(
-    file: ZipReader, fields: _Fields, classes: AnyArray, extra: dict[str, Any]
-) -> SavedModel:
-    lengths = {"classes": len(classes)}
-    arrays = {key: file.array(key, stored, lengths) for key, stored in _LABELS.items()}
-    ids = _read_ids(file, fields, lengths)
+def _bad_ids(found: str, allowed: str, advice: str) -> SavedModelError:
+    return SavedModelError("", found, allowed, advice, parameter="ids")
+
+
+def _read_ids(file: ZipReader, fields: _DocumentFields, lengths: dict[str, int]) -> AnyArray:
+    if fields.take("ids", str) == "int":
+        ids = file.array("ids", Stored(("rows",), INTEGERS), lengths)
+    else:
+        ends = file.array("ids_ends", Stored(("rows",), INTEGERS, least=1), lengths)
+        raw = file.array("ids_text", Stored(("bytes",), BYTES), lengths)
+        try:
+            text = raw.tobytes().decode("utf-8")
+        except UnicodeDecodeError as error:
+            file.refuse("ids_text.npy", f"what is not UTF-8 ({error})", "text")
+        begins = np.append(0, ends[:-1])
+        lines = [text[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        fits = ends[-1] == len(text) and np.all(begins < ends)
+        if not fits or not all(line.endswith("\n") for line in lines):
+            file.refuse("ids_ends.npy", "ends that do not fit the text", "the end of every id")
+        ids = object_vector([line[:-1] for line in lines])
     if len(set(ids.tolist())) < len(ids):
         fields.refuse("the same id twice", "every id once")
-    return SavedModel(
-        "no training rows",
-        extra,
-        classes,
-        labels_only=True,
-        ids=ids,
-        labels=classes[arrays["labels"]],
-        label_distributions=arrays["label_distributions"],
-    )
-
-
-def _read_ids(file: ZipReader, fields: _Fields, lengths: dict[str, int]) -> AnyArray:
-    if fields.take("ids", str) == "int":
-        return file.array("ids", Stored(("rows",), INTEGERS), lengths)
-    ends = file.array("ids_ends", Stored(("rows",), INTEGERS, least=1), lengths)
-    raw = file.array("ids_text", Stored(("bytes",), BYTES), lengths)
-    try:
-        text = raw.tobytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        file.refuse("ids_text.npy", f"what is not UTF-8 ({error})", "text")
-    begins = np.append(0, ends[:-1])
-    lines = [text[begin:end] for begin, end in zip(begins, ends, strict=True)]
-    right = ends[-1] == len(text) and np.all(begins < ends)
-    if not right or not all(line.endswith("\n") for line in lines):
-        file.refuse("ids_ends.npy", "ends that do not fit the text", "the end of every id")
-    ids = np.empty(len(lines), dtype=object)
-    ids[:] = [line[:-1] for line in lines]
     return ids
 
 
 def _short(value: object) -> str:
-    """Return what a value prints, or the beginning of it."""
+    """Return the beginning of a value's repr."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

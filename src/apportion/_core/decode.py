@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from apportion._core.transport import transport
-from apportion._io.tables import largest_size
 from apportion._utils.box_projection import nearest_totals
 from apportion._utils.groups import GroupBlock, Groups
+from apportion._utils.magnitude import largest_size
 from apportion._utils.threads import block_rows, in_threads
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.exceptions import InputError, name_some

@@ -15,7 +15,7 @@ import numpy as np
 from apportion._dask.layout import Layout
 from apportion._dask.loop import State
 from apportion._dask.part import Point
-from apportion._io.write import replacing
+from apportion._io.atomic_write import replacing
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.exceptions import FileError
 from apportion.supervision.totals import Totals

@@ -19,8 +19,8 @@ from apportion._dask.layout import Layout
 from apportion._dask.loop import Loop, State
 from apportion._dask.sample import Head, Sample, head, joined, lowest, merged, up_to
 from apportion._dask.warn import warn_of_answers, warn_of_design, warn_of_rows
-from apportion._io.tables import require_squares
 from apportion._utils.box_projection import nearest_totals
+from apportion._utils.magnitude import require_squares
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.exceptions import SupervisionError

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from apportion._io.features import choose_columns
+from apportion._io.feature_columns import choose_columns
+from apportion._io.file_kinds import refuse_bad_names
+from apportion._io.identifiers import plain_name
 from apportion._io.read import no_column
-from apportion._io.tables import plain_name
-from apportion._io.text import refuse_bad_names
 from apportion.exceptions import FileError
 
 NUMBERS, NOTHING = "numbers", "nothing"

@@ -11,8 +11,8 @@ import numpy as np
 from apportion._dask.labels import Round, said
 from apportion._dask.part import Part, Point
 from apportion._dask.partitions import columns_of
+from apportion._io.atomic_write import refuse_to_replace, replacing, require_folder_writable
 from apportion._io.read import no_column
-from apportion._io.write import refuse_to_replace, replacing, require_folder_writable
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.exceptions import FileError, OutputError, name_some
 

@@ -23,8 +23,9 @@ from apportion._dask.footers import (
     unified,
 )
 from apportion._dask.sample import Rows
+from apportion._io.identifiers import factorize, plain_name, vector_of
 from apportion._io.read import no_column
-from apportion._io.tables import LARGEST, _vector, factorize, largest_size, plain_name, wide_enough
+from apportion._utils.magnitude import LARGEST, largest_size, wide_enough
 from apportion._utils.threads import slices
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.exceptions import FileError, SupervisionError, name_some
@@ -111,7 +112,7 @@ def _of_array(X: Any, bags: Any, place: Any) -> Partitions:
     lengths = X.chunks[0]
     bags = bags.to_dask_array() if hasattr(bags, "to_dask_array") else bags
     if not isinstance(bags, da.Array):
-        known = _vector(bags, "bag id")
+        known = vector_of(bags, "bag id")
         if np.isnan(sum(lengths)):
             raise SupervisionError(
                 "`X`",

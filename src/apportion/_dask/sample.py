@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from apportion._io.tables import largest_size
 from apportion._utils.hashing import hash_sample, row_hashes
+from apportion._utils.magnitude import largest_size
 from apportion._utils.typing import FloatArray, IntArray, UIntArray
 
 

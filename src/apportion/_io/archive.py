@@ -1,6 +1,6 @@
-"""JSON and arrays in one zip file, without pickle; nothing that is read is believed unchecked.
+"""JSON and arrays in one zip file, without pickle; everything is checked when it is read.
 
-Members are stored as they are, not compressed: a file holds no less than what is made of it.
+Members are stored without compression, so that a small file cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -31,11 +31,16 @@ FLAGS = ("|b1",)
 BYTES = ("|u1",)
 
 LEAST_POSITIVE = 5e-324
+"""The smallest float above 0, as the least value of what must be positive."""
 
 _MOST_JSON = 2**24
+"""Bytes of the document; more would be a mistake or an attack."""
+
 _ROUNDING = 1e-6
+"""How far soft labels in single precision may be from shares that sum to 1."""
+
 _CHUNK = 2**20
-_NEVER_CHANGED = "take a copy of the file that was not changed, or save the model again"
+_TAKE_COPY = "take a copy of the file that was not changed, or save the model again"
 
 
 @dataclass(frozen=True)
@@ -47,11 +52,11 @@ class Stored:
     shape : tuple of str
         What its lengths count, such as "rows": equal words in one file are equal lengths.
     dtypes : tuple of str
-        The kinds of numbers it may hold.
+        The dtypes it may have.
     least, most : float
         The range of its values; infinite ones and NaN are never allowed.
     below : str, optional
-        The length, by its word, that values are below where they are places in another array.
+        If values are positions in another array: the word for its length, which they are below.
     shares : bool
         Whether each row is shares of a whole: values from 0 to 1 that sum to 1, up to rounding.
     """
@@ -67,21 +72,10 @@ class Stored:
 def write_zip(file: PathOrFile, document: Any, arrays: Mapping[str, AnyArray], name: str) -> None:
     """Write a document as the JSON member `name`, and arrays as members `*.npy`.
 
-    Equal contents give equal bytes. Arrays are written in pieces, never copied whole.
+    Equal contents give equal bytes. Arrays are written in pieces, never copied as a whole.
     """
-    text = as_json(document, name).encode("ascii")
-    with zipfile.ZipFile(file, "w") as whole:
-        with whole.open(_entry(name), "w", force_zip64=True) as member:
-            member.write(text)
-        for key, array in arrays.items():
-            with whole.open(_entry(f"{key}.npy"), "w", force_zip64=True) as member:
-                npy.write_array(member, array, version=(1, 0), allow_pickle=False)
-
-
-def as_json(document: Any, name: str) -> str:
-    """Return a document as JSON, or raise where it is none, or too much of it."""
     try:
-        text = json.dumps(document, indent=1, allow_nan=False)
+        text = json.dumps(document, indent=1, allow_nan=False).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
         raise SavedModelError(
             name,
@@ -90,10 +84,22 @@ def as_json(document: Any, name: str) -> str:
             "leave it out, or turn it into text",
         ) from error
     if len(text) > _MOST_JSON:
-        raise SavedModelError(
-            name, readable(len(text)), f"at most {readable(_MOST_JSON)}", "leave something out"
-        )
-    return text
+        found, allowed = readable(len(text)), f"at most {readable(_MOST_JSON)}"
+        raise SavedModelError(name, found, allowed, "leave something out")
+    with zipfile.ZipFile(file, "w") as archive:
+        with archive.open(_entry(name), "w", force_zip64=True) as member:
+            member.write(text)
+        for key, array in arrays.items():
+            with archive.open(_entry(f"{key}.npy"), "w", force_zip64=True) as member:
+                npy.write_array(member, array, version=(1, 0), allow_pickle=False)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """Return a member that does not reveal when and where it was written."""
+    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    entry.create_system = 3
+    entry.external_attr = 0o644 << 16
+    return entry
 
 
 @contextmanager
@@ -107,7 +113,7 @@ def open_zip(file: PathOrFile) -> Iterator[ZipReader]:
 
 
 class ZipReader:
-    """Reads JSON and arrays from a zip file; whatever is wrong with it is a `SavedModelError`."""
+    """Reads JSON and arrays from a zip file; everything that is wrong is a `SavedModelError`."""
 
     def __init__(self, stream: IO[bytes], name: str) -> None:
         self.name = name
@@ -117,36 +123,42 @@ class ZipReader:
             raise SavedModelError(
                 name,
                 f"no zip file, or only a part of one ({error})",
-                "a file that save_model, or 'apportion label --model', wrote",
+                "a file that save_model wrote",
                 "name the right file, or copy it again",
             ) from error
 
-    def refuse(self, member: str, found: str, allowed: str, hint: str = _NEVER_CHANGED) -> NoReturn:
-        """Raise an error that names file and member."""
+    def refuse(self, member: str, found: str, allowed: str, hint: str = _TAKE_COPY) -> NoReturn:
+        """Raise an error that names the file and the member."""
         raise SavedModelError(f"{self.name}, {member}", found, allowed, hint)
 
     def json(self, member: str) -> Any:
-        """Return what a JSON member holds."""
+        """Return the contents of a JSON member."""
+
+        def refuse_constant(word: str) -> NoReturn:
+            raise ValueError(f"{word} is no number")
+
         info = self._info(member)
         if info.file_size > _MOST_JSON:
             self.refuse(member, readable(info.file_size), f"at most {readable(_MOST_JSON)}")
         with self._reading(member), self._zip.open(info) as stream:
-            return json.loads(stream.read().decode("utf-8"), parse_constant=_refuse_constant)
+            return json.loads(stream.read().decode("utf-8"), parse_constant=refuse_constant)
 
     def array(self, key: str, stored: Stored, lengths: dict[str, int]) -> AnyArray:
-        """Return an array, read only once its size is known to be right, whole and affordable.
+        """Return an array. It is read only if its header is right and it fits into memory.
 
-        Lengths that are known are compared, those that are not are added to `lengths`.
+        Known lengths are compared, unknown ones are added to `lengths`.
         """
         member = f"{key}.npy"
         info = self._info(member)
         with self._reading(member), self._zip.open(info) as stream:
-            shape, column_first, dtype = _header(stream)
+            if npy.read_magic(stream) != (1, 0):
+                raise ValueError("another version of the format of arrays")
+            shape, column_first, dtype = npy.read_array_header_1_0(stream)
             if dtype.str not in stored.dtypes:
-                self.refuse(member, f"values of dtype {dtype}", f"dtype {_either(stored.dtypes)}")
-            self._compare(member, shape, stored.shape, lengths)
-            n_bytes = math.prod(shape) * dtype.itemsize
-            held = info.file_size - stream.tell()
+                allowed = " or ".join(str(np.dtype(name)) for name in stored.dtypes)
+                self.refuse(member, f"values of dtype {dtype}", f"dtype {allowed}")
+            self._check_shape(member, shape, stored.shape, lengths)
+            n_bytes, held = math.prod(shape) * dtype.itemsize, info.file_size - stream.tell()
             if held != n_bytes:
                 self.refuse(member, f"{held:,} bytes for shape {shape}", f"{n_bytes:,} bytes")
             free = free_bytes()
@@ -158,11 +170,12 @@ class ZipReader:
                     "free some memory, or use a larger machine",
                 )
             flat = np.empty(math.prod(shape), dtype=dtype)
-            _fill(stream, flat.view(np.uint8))
-        self._check_values(member, flat, stored, lengths)
-        array = flat.reshape(shape, order="F" if column_first else "C")
-        if stored.shares:
-            self._check_shares(member, array)
+            # In pieces, because a read makes a copy of what it returns.
+            for piece in np.split(flat.view(np.uint8), range(_CHUNK, n_bytes, _CHUNK)):
+                if stream.readinto(piece) < len(piece):  # type: ignore[attr-defined]
+                    raise EOFError("the data ends too early")
+            array = flat.reshape(shape, order="F" if column_first else "C")
+        self._check_values(member, array, stored, lengths)
         return array
 
     def _info(self, member: str) -> zipfile.ZipInfo:
@@ -171,56 +184,52 @@ class ZipReader:
         except KeyError:
             self.refuse("members", f"no {member}", "all members that save_model wrote")
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-            self.refuse(member, "compressed data", "members that are stored as they are")
+            self.refuse(member, "compressed data", "members that are stored without compression")
         return info
 
     @contextmanager
     def _reading(self, member: str) -> Iterator[None]:
-        """Turn whatever zipfile, json and numpy say of bytes that are wrong into one error."""
+        """Turn every exception of zipfile, json and numpy about wrong bytes into one error."""
         try:
             yield
         except SavedModelError:
             raise
         except Exception as error:
-            raise SavedModelError(
-                f"{self.name}, {member}",
-                f"bytes that cannot be read ({error or type(error).__name__})",
-                "what save_model wrote",
-                _NEVER_CHANGED,
-            ) from error
+            found = f"bytes that cannot be read ({error or type(error).__name__})"
+            where = f"{self.name}, {member}"
+            raise SavedModelError(where, found, "what save_model wrote", _TAKE_COPY) from error
 
-    def _compare(
+    def _check_shape(
         self, member: str, shape: tuple[int, ...], names: tuple[str, ...], lengths: dict[str, int]
     ) -> None:
-        """Raise unless a shape agrees with the lengths that are known; add those that are not."""
-        wanted = tuple(lengths.get(name) for name in names)
-        right = len(shape) == len(wanted) and all(
-            length > 0 and known in (None, length)
-            for length, known in zip(shape, wanted, strict=True)
+        """Raise an error unless a shape agrees with the known lengths; add the others to them."""
+        known = [lengths.get(name) for name in names]
+        agrees = len(shape) == len(known) and all(
+            length > 0 and expected in (None, length)
+            for length, expected in zip(shape, known, strict=True)
         )
-        if not right:
+        if not agrees:
             words = [
-                f"any number of {name}" if known is None else f"{known:,} {name}"
-                for name, known in zip(names, wanted, strict=True)
+                f"{'any number of' if expected is None else f'{expected:,}'} {name}"
+                for name, expected in zip(names, known, strict=True)
             ]
             self.refuse(member, f"shape {shape}", " × ".join(words) or "a single number")
         lengths.update(zip(names, shape, strict=True))
 
     def _check_values(
-        self, member: str, flat: AnyArray, stored: Stored, lengths: dict[str, int]
+        self, member: str, array: AnyArray, stored: Stored, lengths: dict[str, int]
     ) -> None:
-        if stored.dtypes == FLAGS:
-            flat = flat.view(np.uint8)
+        """Raise an error for values out of range, and for rows that are no shares of a whole."""
         least, most = stored.least, stored.most
         if stored.below is not None:
             least, most = 0, lengths[stored.below] - 1
-        for value in (flat.min().item(), flat.max().item()):
+        numbers = array.view(np.uint8) if stored.dtypes == FLAGS else array
+        for value in (numbers.min().item(), numbers.max().item()):
             if not least <= value <= most:
                 allowed = f"finite numbers from {least:g} to {most:g}"
                 self.refuse(member, f"the value {value}", allowed)
-
-    def _check_shares(self, member: str, array: AnyArray) -> None:
-        """Raise unless every row is shares of a whole."""
+        if not stored.shares:
+            return
         rows = np.atleast_2d(array)
         with np.errstate(over="ignore", invalid="ignore"):
             sums = rows.sum(axis=1)
@@ -233,36 +242,3 @@ class ZipReader:
                 f"{compared(sums[row], 1.0)[0]}",
                 "soft labels: numbers from 0 to 1 that sum to 1 in every row",
             )
-
-
-def _entry(name: str) -> zipfile.ZipInfo:
-    """Return a member that tells nothing of when and where it was written."""
-    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-    entry.create_system = 3
-    entry.external_attr = 0o644 << 16
-    return entry
-
-
-def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    if npy.read_magic(stream) != (1, 0):
-        raise ValueError("another version of the format of arrays")
-    return npy.read_array_header_1_0(stream)
-
-
-def _fill(stream: IO[bytes], target: AnyArray) -> None:
-    """Read into all of an array of bytes, piece by piece."""
-    done = 0
-    while done < len(target):
-        piece = stream.read(min(_CHUNK, len(target) - done))
-        if not piece:
-            raise EOFError("the data ends too early")
-        target[done : done + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
-        done += len(piece)
-
-
-def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
-
-
-def _either(words: tuple[str, ...]) -> str:
-    return " or ".join(str(np.dtype(word)) for word in words)

@@ -10,22 +10,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from apportion._io.csv_text import CsvText, first_sentence, no_row
-from apportion._io.text import (
+from apportion._io.csv_text import CsvText, text_of
+from apportion._io.file_kinds import (
     PARQUET_ENDINGS,
+    PARQUET_START,
     TEXT_ENDINGS,
+    WORKBOOK_ENDINGS,
     ending_of,
+    first_bytes,
+    no_row,
     refuse_bad_names,
     require_file,
-    text_of,
+    unreadable,
 )
 from apportion._io.values import mark_as_text
-from apportion._io.workbook import WORKBOOK_ENDINGS, read_lines
+from apportion._io.workbook import read_lines
 from apportion.exceptions import FileError, name_some
 
 FORMS = "CSV (.csv, .csv.gz), Parquet (.parquet), spreadsheet (.xlsx) or ARFF (.arff) files"
 """The files that can be read, in words."""
 
+_SAVE_AS_CSV = "save the table as CSV"
 _ATTRIBUTE = re.compile(
     r"""\s*@attribute\s+(?:["'](?P<quoted>[^"']+)["']|(?P<plain>\S+))""", re.IGNORECASE
 )
@@ -34,26 +39,31 @@ _ATTRIBUTE = re.compile(
 def read_columns(
     path: str | Path, columns: Sequence[str] | None = None, *, encoding: str | None = None
 ) -> Any:
-    """Return a file's columns as a `pyarrow.Table`.
+    """Return the columns of a file as a `pyarrow.Table`.
 
-    Columns of CSV, ARFF and spreadsheet files are text, byte for byte where they were text, and an
-    empty cell is missing; in ARFF so is `?`. `values_of` reads such a column as numbers or times.
+    Columns of CSV, ARFF and spreadsheet files are text, byte for byte if they were text, and an
+    empty cell is missing, as is `?` in ARFF. `values_of` reads such a column as numbers or times.
 
     Parameters
     ----------
     path : str or path
         A `.csv` (also `.tsv`, `.txt`, and these as `.gz`), `.parquet`, `.xlsx` or `.arff` file.
     columns : sequence of str, optional
-        The columns to read; by default all.
+        The columns to return; by default all.
     encoding : str, optional
         Of a text file that is neither UTF-8 nor begins with a byte order mark.
     """
-    require_pyarrow()
+    try:
+        import pyarrow  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Reading and writing files needs pyarrow: install apportion[cli]."
+        ) from error
     file = Path(path)
     require_file(file)
     ending = ending_of(file)
     if ending in PARQUET_ENDINGS:
-        table = _read_parquet(file, columns)
+        table = _read_parquet(file)
     elif ending in WORKBOOK_ENDINGS:
         table = _read_workbook(file)
     elif ending == ".arff":
@@ -61,12 +71,7 @@ def read_columns(
     elif ending in TEXT_ENDINGS:
         table = CsvText(file, encoding).columns()
     else:
-        raise FileError(
-            file.name,
-            f"a {ending} file",
-            FORMS,
-            "save the table as CSV",
-        )
+        raise FileError(file.name, f"a {ending} file", FORMS, _SAVE_AS_CSV)
     if columns is not None:
         for name in columns:
             if name not in table.column_names:
@@ -78,7 +83,7 @@ def read_columns(
 
 
 def no_column(name: str, columns: Sequence[str], where: str) -> FileError:
-    """Return the error for a column that is not there, with the names that are like it."""
+    """Return the error for a column that is not there, with the most similar name."""
     folded = {column.casefold(): column for column in columns}
     near = [folded[word] for word in difflib.get_close_matches(name.casefold(), folded, n=1)]
     return FileError(
@@ -90,7 +95,7 @@ def no_column(name: str, columns: Sequence[str], where: str) -> FileError:
 
 
 def place_in(path: str | Path, row: int, *, encoding: str | None = None) -> str:
-    """Return where a row of a file stands, in words; a text file is read for it."""
+    """Return the place of a row of a file in words; a text file is read for it."""
     file = Path(path)
     if ending_of(file) in (*PARQUET_ENDINGS, ".arff"):
         return f"{file.name}, row {row}"
@@ -99,43 +104,28 @@ def place_in(path: str | Path, row: int, *, encoding: str | None = None) -> str:
     return CsvText(file, encoding).place(row)
 
 
-def require_pyarrow() -> None:
-    """Raise where pyarrow is not installed, and say how to get it."""
-    try:
-        import pyarrow  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Reading and writing files needs pyarrow: install apportion[cli]."
-        ) from error
-
-
-def _read_parquet(file: Path, columns: Sequence[str] | None) -> Any:
+def _read_parquet(file: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with open(file, "rb") as source:
-        if source.read(4) != b"PAR1":
-            raise FileError(
-                file.name,
-                "what does not begin as Parquet does",
-                "Parquet in a file of this name",
-                "if it is text, call it .csv",
-            )
+    first_bytes(file, PARQUET_START, "Parquet")
     try:
         with pq.ParquetFile(file) as parquet:
-            names = parquet.schema_arrow.names
-            refuse_bad_names(names, file.name)
-            missing = [name for name in columns or () if name not in names]
-            if missing:
-                raise no_column(missing[0], names, file.name)
-            return _with_plain_text(parquet.read(columns=columns))
+            refuse_bad_names(parquet.schema_arrow.names, file.name)
+            table = parquet.read()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise FileError(
-            file.name,
-            f"no whole Parquet file ({first_sentence(error)})",
+        raise unreadable(
+            file,
+            "no whole Parquet file",
+            error,
             "Parquet files that were written to their end",
             "copy or export the file again",
         ) from None
+    # Not all functions of pyarrow know views of text.
+    for i, field in enumerate(table.schema):
+        if str(field.type) == "string_view":
+            table = table.set_column(i, field.name, table.column(i).cast(pa.large_string()))
+    return table
 
 
 def _read_workbook(file: Path) -> Any:
@@ -148,41 +138,19 @@ def _read_workbook(file: Path) -> Any:
     return mark_as_text(pa.table(cells, lines.names), ",")
 
 
-def _with_plain_text(table: Any) -> Any:
-    """Return the table with its text in the one form that all of pyarrow knows."""
-    import pyarrow as pa
-
-    plain = [
-        pa.field(field.name, pa.large_string()) if str(field.type) == "string_view" else field
-        for field in table.schema
-    ]
-    if plain == list(table.schema):
-        return table
-    return table.cast(pa.schema(plain, table.schema.metadata))
-
-
 def _read_arff(file: Path, encoding: str | None) -> Any:
-    """Return the columns of an ARFF file, as text; `?` is missing, as the format has it."""
+    """Return the columns of an ARFF file as text; the format spells a missing cell `?`."""
     text = text_of(file, encoding).replace("\r\n", "\n")
     lines = [line for line in text.split("\n") if line.strip() and line.strip()[0] != "%"]
-    attributes = [_ATTRIBUTE.match(line) for line in lines]
-    names = [found["quoted"] or found["plain"] for found in attributes if found]
+    names = [match["quoted"] or match["plain"] for match in map(_ATTRIBUTE.match, lines) if match]
     data = next((i for i, line in enumerate(lines) if line.strip().lower() == "@data"), None)
     if data is None or not names:
-        raise FileError(
-            file.name,
-            "no line @data" if names else "no line @attribute",
-            "ARFF files with attributes and data",
-            "save the table as CSV",
-        )
+        found = "no line @data" if names else "no line @attribute"
+        raise FileError(file.name, found, "ARFF files with attributes and data", _SAVE_AS_CSV)
     rows = lines[data + 1 :]
     if not rows or rows[0].lstrip().startswith("{"):
-        raise FileError(
-            file.name,
-            "sparse rows" if rows else "no row",
-            "rows with a cell for every attribute",
-            "save the table as CSV",
-        )
+        found = "sparse rows" if rows else "no row"
+        raise FileError(file.name, found, "rows with a cell for every attribute", _SAVE_AS_CSV)
     header = io.StringIO()
     csv.writer(header, lineterminator="\n").writerow(names)
     text = header.getvalue() + "\n".join(rows)

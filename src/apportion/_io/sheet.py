@@ -1,9 +1,10 @@
-"""Small tables, cell by cell, with the place of every line for messages: diaries and totals."""
+"""Small tables, cell by cell, with the place of every row for messages: diaries and totals."""
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,24 +15,26 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
 
-from apportion._io.text import (
+from apportion._io.csv_text import delimiter_of, text_of
+from apportion._io.file_kinds import (
     PARQUET_ENDINGS,
     TEXT_ENDINGS,
-    decimal_text,
-    delimiter_of,
+    WORKBOOK_ENDINGS,
     ending_of,
     refuse_bad_names,
     require_file,
-    text_of,
     wrong_length,
 )
-from apportion._io.workbook import WORKBOOK_ENDINGS, read_lines
+from apportion._io.identifiers import python_times
+from apportion._io.workbook import read_lines
 from apportion.exceptions import FileError, name_some
+
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*(?:%\s*)?")
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table's columns and rows, with where each row stands.
+    """The columns and rows of a table, and the place of each row.
 
     Attributes
     ----------
@@ -42,9 +45,9 @@ class Sheet:
     rows : tuple of tuples
         The cells; text from a CSV file or a spreadsheet, else what the table held.
     places : tuple of str
-        Where each row stands, such as "line 3".
+        The place of each row, such as "line 3".
     delimiter : str
-        What separates the cells of a CSV file.
+        The separator of the cells of a CSV file.
     """
 
     name: str
@@ -52,6 +55,16 @@ class Sheet:
     rows: tuple[tuple[Any, ...], ...]
     places: tuple[str, ...]
     delimiter: str = ","
+
+    def __post_init__(self) -> None:
+        if not self.rows or not self.columns:
+            header = f"no line below the header {name_some(self.columns)}"
+            raise FileError(
+                self.name,
+                header if self.columns else "nothing in it",
+                "a header and at least one line",
+                "check that it is the right file",
+            )
 
     @cached_property
     def _position(self) -> dict[str, int]:
@@ -64,13 +77,18 @@ class Sheet:
 
     def amounts(self, name: str) -> list[Any]:
         """Return the cells of a column of numbers or durations, with points for decimal commas."""
+        cells = self.column(name)
+        if self.delimiter == ",":
+            return cells
         return [
-            decimal_text(cell, self.delimiter) if isinstance(cell, str) else cell
-            for cell in self.column(name)
+            cell.replace(",", ".")
+            if isinstance(cell, str) and _DECIMAL_COMMA.fullmatch(cell)
+            else cell
+            for cell in cells
         ]
 
     def place(self, row: int, column: str | None = None) -> str:
-        """Return where a cell, or a row, stands, in words."""
+        """Return the place of a cell or a row in words."""
         where = f"{self.name}, {self.places[row]}"
         return where if column is None else f"{where}, column {column!r}"
 
@@ -84,8 +102,17 @@ def sheet_of(table: Any, name: str) -> Sheet:
     if isinstance(table, Sequence) and all(isinstance(row, Mapping) for row in table):
         keys = list(dict.fromkeys(key for row in table for key in row))
         return _sheet(name, keys, [[row.get(key) for key in keys] for row in table])
-    columns = table if isinstance(table, Mapping) else _columns_of(table, name)
-    cells = {key: _cells(column, f"{name}, column {key!r}") for key, column in columns.items()}
+    columns = table if isinstance(table, Mapping) else frame_of(table, name)
+    if columns is None:
+        raise FileError(
+            name,
+            f"an object of type {type(table).__name__}",
+            "a dataframe, a mapping of columns, a list of mappings, or the path of a CSV, "
+            "Parquet or .xlsx file",
+            "give one of these",
+        )
+    keys = list(columns.columns if isinstance(columns, nw.DataFrame) else columns)
+    cells = {key: _cells(columns[key], name, key) for key in keys}
     lengths = {key: len(column) for key, column in cells.items()}
     if len(set(lengths.values())) > 1:
         few, many = min(lengths, key=lengths.__getitem__), max(lengths, key=lengths.__getitem__)
@@ -95,11 +122,11 @@ def sheet_of(table: Any, name: str) -> Sheet:
             "columns of one length",
             "fill the shorter one; a missing cell is None",
         )
-    return _sheet(name, list(cells), [list(row) for row in zip(*cells.values(), strict=True)])
+    return _sheet(name, list(cells), zip(*cells.values(), strict=True))
 
 
 def frame_of(table: Any, name: str) -> nw.DataFrame[Any] | None:
-    """Return a dataframe of pandas, polars or pyarrow, also a lazy one; None = it is none."""
+    """Return a dataframe of pandas, polars or pyarrow, collected if lazy; None = no dataframe."""
     try:
         frame = nw.from_native(table, pass_through=True)
     except DuplicateError:
@@ -118,10 +145,12 @@ def read_sheet(path: str | Path, *, encoding: str | None = None) -> Sheet:
         from apportion._io.read import read_columns
 
         table = read_columns(file)
-        rows = [list(row) for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
-        return _sheet(file.name, table.column_names, rows)
+        cells = (column.to_pylist() for column in table.columns)
+        return _sheet(file.name, table.column_names, zip(*cells, strict=True))
     if ending in WORKBOOK_ENDINGS:
-        return _workbook_sheet(file)
+        lines = read_lines(file, percent=True)
+        places = [f"line {number}" for number in lines.numbers]
+        return Sheet(file.name, tuple(lines.names), tuple(map(tuple, lines.rows)), tuple(places))
     require_file(file)
     if ending not in TEXT_ENDINGS:
         raise FileError(
@@ -130,87 +159,58 @@ def read_sheet(path: str | Path, *, encoding: str | None = None) -> Sheet:
             "CSV (.csv, .csv.gz), Parquet (.parquet) or spreadsheet (.xlsx) files",
             "save the table as CSV",
         )
-    text = text_of(file, encoding)
+    return _csv_sheet(file, text_of(file, encoding))
+
+
+def _csv_sheet(file: Path, text: str) -> Sheet:
     delimiter = delimiter_of(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    names: list[str] | None = None
+    names: list[str] = []
     rows, places = [], []
     try:
         for cells in reader:
             if not any(cell.strip() for cell in cells):
                 continue
-            if names is None:
+            if not names:
                 names = [cell.strip() for cell in cells]
-                while names and not names[-1]:
+                while not names[-1]:
                     names.pop()
                 refuse_bad_names(names, file.name)
                 continue
             if len(cells) < len(names) or any(cell.strip() for cell in cells[len(names) :]):
-                where = f"{file.name}, line {reader.line_num}"
-                raise wrong_length(where, len(cells), len(names), delimiter)
-            rows.append(cells[: len(names)])
+                place = f"{file.name}, line {reader.line_num}"
+                raise wrong_length(place, len(cells), len(names), delimiter)
+            rows.append(tuple(cells[: len(names)]))
             places.append(f"line {reader.line_num}")
     except csv.Error as error:
         raise FileError(
-            f"{file.name}, line {reader.line_num}",
+            "",
             f"text that is no CSV ({error})",
             "cells separated by commas, semicolons or tabs",
             "correct the line",
+            place=f"{file.name}, line {reader.line_num}",
         ) from None
-    if names is None or not rows:
-        raise _empty(file.name, names)
-    return Sheet(file.name, tuple(names), tuple(map(tuple, rows)), tuple(places), delimiter)
+    return Sheet(file.name, tuple(names), tuple(rows), tuple(places), delimiter)
 
 
-def _workbook_sheet(file: Path) -> Sheet:
-    lines = read_lines(file, percent=True)
-    if not lines.rows:
-        raise _empty(file.name, lines.names)
-    places = tuple(f"line {number}" for number in lines.numbers)
-    return Sheet(file.name, tuple(lines.names), tuple(map(tuple, lines.rows)), places)
-
-
-def _columns_of(table: Any, name: str) -> dict[str, Any]:
-    frame = frame_of(table, name)
-    if frame is None:
-        raise FileError(
-            name,
-            f"an object of type {type(table).__name__}",
-            "a dataframe, a mapping of columns, a list of mappings, or the path of a CSV, "
-            "Parquet or .xlsx file",
-            "give one of these",
-        )
-    return {column: frame.get_column(column) for column in frame.columns}
-
-
-def _cells(column: Any, where: str) -> list[Any]:
+def _cells(column: Any, table: str, name: Any) -> list[Any]:
     series = nw.from_native(column, pass_through=True, series_only=True, allow_series=True)
     if isinstance(series, nw.Series):
         return series.to_list()
     if isinstance(column, str | bytes) or not isinstance(column, Iterable):
-        raise FileError(where, repr(column), "a sequence of cells", "put the cell into a list")
+        allowed, advice = "a sequence of cells", "put the cell into a list"
+        raise FileError("", repr(column), allowed, advice, place=table, column=str(name))
     return list(column)
 
 
-def _plain(cell: Any) -> Any:
-    """Return a cell as Python has it, where numpy has a date or time of its own."""
-    if not isinstance(cell, np.datetime64):
-        return cell
-    in_days = np.datetime_data(cell.dtype)[0] in ("Y", "M", "W", "D")
-    return cell.astype("M8[D]" if in_days else "M8[us]").item()
-
-
-def _sheet(name: str, columns: Sequence[Any], rows: list[list[Any]]) -> Sheet:
-    if not rows or not columns:
-        raise _empty(name, columns)
+def _sheet(name: str, columns: Sequence[Any], rows: Iterable[Iterable[Any]]) -> Sheet:
     names = [str(column).strip() for column in columns]
     refuse_bad_names(names, name)
-    cells = tuple(tuple(map(_plain, row)) for row in rows)
-    return Sheet(name, tuple(names), cells, tuple(f"row {i}" for i in range(len(rows))))
-
-
-def _empty(name: str, columns: Sequence[Any] | None) -> FileError:
-    header = f"no line below the header {name_some(columns)}" if columns else "nothing in it"
-    return FileError(
-        name, header, "a header and at least one line", "check that it is the right file"
-    )
+    cells = [
+        tuple(
+            python_times(np.asarray(cell)).item() if isinstance(cell, np.datetime64) else cell
+            for cell in row
+        )
+        for row in rows
+    ]
+    return Sheet(name, tuple(names), tuple(cells), tuple(f"row {i}" for i in range(len(cells))))

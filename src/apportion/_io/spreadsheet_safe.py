@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import IO, Any
 
-from apportion._io.tables import plain_name
-from apportion._io.write import Outputs
+from apportion._io.atomic_write import Outputs
+from apportion._io.identifiers import plain_name
 from apportion.exceptions import OutputError
 
 _STARTS_A_FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"

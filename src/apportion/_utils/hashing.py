@@ -1,8 +1,8 @@
-"""An order of the rows that depends on what they hold, never on where they stand.
+"""An order of the rows that depends on their features, never on their positions.
 
-Ties are broken and random numbers handed out in this order, so that shuffling the input shuffles
-the answer and nothing else. Rows with equal features are told apart by a scrambled position: some
-order must be chosen for them, and a scrambled one carries no trace of how the input was sorted.
+Ties are broken and random numbers are drawn in this order, so that shuffling the rows shuffles the
+labels and changes nothing else. Rows with equal features are ordered by a scrambled position, which
+does not depend on how the input was sorted.
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ from apportion._utils.threads import BLOCK_ROWS, in_threads, slices
 from apportion._utils.typing import FloatArray, IntArray, UIntArray
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 divided by the golden ratio: the increment of SplitMix64."""
 
 
 def scramble(words: UIntArray) -> UIntArray:
-    """Return the words passed through the finaliser of SplitMix64, a bijection of 64-bit words."""
+    """Return the output of SplitMix64 for the words, a bijection of 64-bit words.
+
+    The generator is that of Steele, Lea and Flood, "Fast splittable pseudorandom number
+    generators" (OOPSLA 2014); shifts and factors are variant 13 of Stafford's mixing function.
+    """
     with np.errstate(over="ignore"):
         words = words + _GOLDEN
         words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -37,19 +42,19 @@ def row_hashes(X: FloatArray) -> UIntArray:
     X = np.asarray(X)
     hashes = np.zeros(X.shape[0], dtype=np.uint64)
 
-    def digest(part: slice) -> None:
-        for column in X[part].T:
-            positive_zero = column.astype(np.float64) + 0.0
-            hashes[part] = scramble(hashes[part] ^ positive_zero.view(np.uint64))
+    def digest(block: slice) -> None:
+        for column in X[block].T:
+            positive_zero = column.astype(np.float64) + 0.0  # -0.0 and 0.0 are equal
+            hashes[block] = scramble(hashes[block] ^ positive_zero.view(np.uint64))
 
     in_threads(digest, slices(len(X), BLOCK_ROWS))
     return hashes
 
 
 def hash_sample(X: FloatArray, n_sample: int) -> IntArray:
-    """Return the first rows in the order of the feature hashes, or all where there are fewer.
+    """Return the first `n_sample` rows in the order of the feature hashes, or all if fewer.
 
-    Which of several equal rows are taken is left open.
+    It is not specified which of several equal rows are taken.
     """
     hashes = row_hashes(X)
     if n_sample < len(hashes):
@@ -59,7 +64,7 @@ def hash_sample(X: FloatArray, n_sample: int) -> IntArray:
 
 
 def hash_ranks(X: FloatArray | None, n_samples: int) -> IntArray:
-    """Return every row's place in the order of the feature hashes.
+    """Return the rank of every row in the order of the feature hashes.
 
     Without features (`X=None`, a precomputed graph) the order is that of the scrambled positions.
     """
@@ -67,7 +72,7 @@ def hash_ranks(X: FloatArray | None, n_samples: int) -> IntArray:
 
 
 def ranks_of(hashes: UIntArray) -> IntArray:
-    """Return every row's place in the order of these hashes; equal ones by a scrambled position."""
+    """Return the rank of every row in the order of hashes; ties go by a scrambled position."""
     n_samples = len(hashes)
     order = np.argsort(hashes)
     in_order = hashes[order]

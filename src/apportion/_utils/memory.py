@@ -1,19 +1,30 @@
-"""How much memory is free, asked before something large is allocated."""
+"""Free memory, which is checked before something large is allocated."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
 def free_bytes() -> int | None:
-    """Return the memory a process may still take, or None where the system does not tell."""
+    """Return the memory that a process may still allocate, or None if the system does not say."""
     bounds = [bound for bound in (_system_free(), _container_free()) if bound is not None]
     return min(bounds, default=None)
 
 
 def refuse_if_too_large(what: str, needed: int, instead: str) -> None:
-    """Raise MemoryError, before anything is allocated, when `needed` bytes are not free."""
+    """Raise a MemoryError, before anything is allocated, if `needed` bytes are not free.
+
+    Parameters
+    ----------
+    what : str
+        What needs the memory.
+    needed : int
+        How many bytes it needs.
+    instead : str
+        What to use instead.
+    """
     free = free_bytes()
     if free is not None and needed > free:
         raise MemoryError(
@@ -23,20 +34,17 @@ def refuse_if_too_large(what: str, needed: int, instead: str) -> None:
 
 
 def _system_free() -> int | None:
-    try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
+    with suppress(OSError), open("/proc/meminfo") as lines:
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    with suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None
+    return None
 
 
 def _container_free() -> int | None:
+    """Return what the limit of the cgroup leaves; inactive file cache can be reclaimed."""
     group = Path("/sys/fs/cgroup")
     try:
         limit = int((group / "memory.max").read_text())
@@ -48,5 +56,5 @@ def _container_free() -> int | None:
 
 
 def readable(n_bytes: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes in MiB or GiB, as text."""
     return f"{n_bytes / 2**30:.2f} GiB" if n_bytes >= 2**27 else f"{n_bytes / 2**20:.1f} MiB"

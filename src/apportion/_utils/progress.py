@@ -1,4 +1,4 @@
-"""Progress of long work: the job under way, which share of it is done, and what is done now."""
+"""Progress of long work: the current stage, and the share of it that is done."""
 
 from __future__ import annotations
 
@@ -11,87 +11,92 @@ Item = TypeVar("Item")
 
 
 class ProgressCallback(Protocol):
-    """A progress callback."""
+    """A function that is called with every report of progress."""
 
     def __call__(self, stage: str, done: float | None, detail: str = "", /) -> None:
-        """Take note of the stage, the share of it that is done if known, and details in words."""
+        """Receive the stage, the share of it that is done if known, and details in words."""
 
 
 PROPAGATING = "propagating"
 """The stage that takes most of the time of a fit."""
 
-_listener: ContextVar[ProgressCallback | None] = ContextVar("listener", default=None)
+_callback: ContextVar[ProgressCallback | None] = ContextVar("callback", default=None)
 _job: ContextVar[_Job | None] = ContextVar("job", default=None)
 
 
 def report_progress(stage: str, done: float | None = None) -> None:
-    """Report that work is in `stage`, and which share of it is done; None where it is not known.
+    """Report the current stage, and the share of it that is done; None = not known.
 
-    Within a job of several runs the job is reported in place of the stage: see `several_runs`.
-    Where nobody listens, nothing happens.
+    Within a job of several runs the job is reported instead of the stage; see `several_runs`.
+    Without a callback, nothing happens.
     """
-    listener = _listener.get()
-    if listener is None:
+    callback = _callback.get()
+    if callback is None:
         return
     detail, job = "", _job.get()
     while job is not None:
         stage, done, detail = job.around(stage, done, detail)
         job = job.outer
-    listener(stage, done, detail)
+    callback(stage, done, detail)
 
 
 def with_progress(stage: str, items: Sequence[Item]) -> Iterator[Item]:
-    """Yield the items that a stage works on, and report after each which share of them is done."""
+    """Yield the items of a stage, and report after each of them the share that is done."""
     for number, item in enumerate(items, start=1):
         yield item
         report_progress(stage, number / len(items))
 
 
 @contextmanager
-def progress_callback(listener: ProgressCallback) -> Iterator[None]:
-    """Let `listener`, and no other, get every report of progress until the end of the block.
+def progress_callback(callback: ProgressCallback) -> Iterator[None]:
+    """Send every report of progress to `callback`, and to no other, until the end of the block.
 
-    It gets those of the thread that entered the block, and no others: it is called in that thread,
-    and two fits side by side are not mixed up. What it raises goes through the work that reported.
+    Only reports of the thread that entered the block are sent, so that two fits in two threads do
+    not mix. The callback is called in that thread; an exception that it raises ends the work.
+
+    Parameters
+    ----------
+    callback : callable
+        Called with the stage, the share of it that is done or None, and details in words.
 
     Examples
     --------
     >>> with progress_callback(lambda stage, done, detail: print(stage, done)):
-    ...     for part in with_progress("counting", ["a", "b"]):
-    ...         report_progress("reading " + part)
+    ...     for name in with_progress("counting", ["a", "b"]):
+    ...         report_progress("reading " + name)
     reading a None
     counting 0.5
     reading b None
     counting 1.0
     """
-    before, job_before = _listener.set(listener), _job.set(None)
+    callback_before, job_before = _callback.set(callback), _job.set(None)
     try:
         yield
     finally:
         _job.reset(job_before)
-        _listener.reset(before)
+        _callback.reset(callback_before)
 
 
 @contextmanager
 def several_runs(
     stage: str, run: str = "", expected: int = 1, *, at_most: bool = False
 ) -> Iterator[Callable[[], None]]:
-    """Report several runs as one job whose share never falls; yields what begins a further run.
+    """Report several runs as one job whose share never falls; yield a function that starts a run.
 
-    The share is (runs done + share of this one) / runs expected, where the share of a run is that
-    of its propagation, as other stages are short beside it. Jobs may be nested. A job of one run
-    is reported as that run; where runs have no name, its propagation is called `stage`.
+    The share is (finished runs + share of the current one) / expected runs. The share of a run is
+    that of its propagation, because its other stages are short. Jobs may be nested. A job of one
+    run is reported as that run; if runs have no name, its propagation is called `stage`.
 
     Parameters
     ----------
     stage : str
-        What the job is called; reported in place of the stages of its runs.
+        The name of the job; it is reported instead of the stages of its runs.
     run : str
-        What one run is called.
+        The name of one run.
     expected : int
-        How many runs there will be.
+        The number of runs.
     at_most : bool
-        Whether there may be fewer.
+        Whether there may be fewer runs.
 
     Examples
     --------
@@ -112,7 +117,7 @@ def several_runs(
 
 
 class _Job:
-    """A job of several runs, and how far it is."""
+    """A job of several runs, and the share of it that is done."""
 
     def __init__(
         self, stage: str, run: str, expected: int, at_most: bool, outer: _Job | None
@@ -124,12 +129,12 @@ class _Job:
         self._done = 0.0
 
     def next_run(self) -> None:
-        """Begin the next run: those before are done."""
+        """Start the next run; the runs before it are finished."""
         self._number += 1
         self._advance(0.0)
 
     def around(self, stage: str, done: float | None, detail: str) -> tuple[str, float | None, str]:
-        """Return what is reported of the job when a run reports this."""
+        """Return what the job reports when one of its runs reports this."""
         if self._expected == 1 and (self._run or stage != PROPAGATING):
             return stage, done, detail
         if stage == PROPAGATING and done is not None:

@@ -1,7 +1,7 @@
-"""Ctrl-C and other signals that tell the command `apportion` to stop; a library has no part in it.
+"""Ctrl-C and other signals that stop the command `apportion`; the library handles none.
 
-This module is the first that `import apportion` loads, and loads nothing slow itself: a process
-that was started as the command ends quietly even if Ctrl-C arrives during the imports.
+This is the first module that `import apportion` loads, and it imports nothing slow. Therefore a
+process that was started as the command ends quietly even if Ctrl-C arrives during the imports.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
 class Stopped(SystemExit):
-    """A signal told the command to stop; its exit code is 128 and the signal's number.
+    """A signal stopped the command; the exit code is 128 plus the number of the signal.
 
-    No traceback is printed of a `SystemExit`, and Click, which ends with 1 after a
-    `KeyboardInterrupt`, lets it pass.
+    It is a `SystemExit` because Python prints no traceback for that, and because Click, which
+    exits with 1 after a `KeyboardInterrupt`, does not catch it.
     """
 
 
 def end_at_once() -> None:
-    """Let Ctrl-C end the process as long as there is nothing to clean up: during the imports."""
+    """Let Ctrl-C end the process while there is nothing to clean up, during the imports."""
     _handle(("SIGINT",), _end)
 
 
 def stop_cleanly() -> None:
-    """Let signals raise `Stopped`, so that what is half written is removed."""
+    """Let signals raise `Stopped`, so that incomplete files are removed."""
     _handle(_NAMES, _stop)
 
 
 @contextmanager
 def ending_at_once() -> Iterator[None]:
-    """Let signals end the process within the block, where they would raise `Stopped`.
+    """Let signals end the process within the block instead of raising `Stopped`.
 
-    For imports: an exception raised in the middle of one may come out as another.
+    This is for imports, which may turn an exception into another one.
     """
     if signal.getsignal(signal.SIGINT) is not _stop:
         yield
@@ -51,8 +51,8 @@ def ending_at_once() -> Iterator[None]:
         stop_cleanly()
 
 
-def say_stopped(code: object) -> None:
-    """Say on stderr why the command stops, if anybody is there to read it."""
+def print_stopped(code: object) -> None:
+    """Print to stderr why the command stops; a closed stderr is ignored."""
     why = "interrupted" if code == 128 + signal.SIGINT else "told to stop"
     with suppress(OSError):
         os.write(2, f"apportion: {why}; no file is left half written.\n".encode())
@@ -61,18 +61,18 @@ def say_stopped(code: object) -> None:
 def _handle(names: tuple[str, ...], handler: signal._HANDLER) -> None:
     for name in names:
         number = getattr(signal, name, None)
-        # What is ignored from the start, by nohup or in the background, stays ignored.
+        # A signal that was ignored from the start, by nohup or in the background, stays ignored.
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    say_stopped(128 + number)
+    print_stopped(128 + number)
     os._exit(128 + number)
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C does not disturb the cleaning up
+    signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not disturb the cleanup
     raise Stopped(128 + number)
 
 

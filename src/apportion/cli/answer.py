@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from apportion._io.features import Recipe
+from apportion._io.atomic_write import Outputs
+from apportion._io.feature_recipe import Recipe
 from apportion._io.spreadsheet_safe import write_csv, write_table
 from apportion._io.values import delimiter_in, values_of
-from apportion._io.write import Outputs
 from apportion._utils.typing import IntArray
 from apportion.cli.console import CommandLineError, on_stdout
 from apportion.cli.options import OutputOptions

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from apportion._io.features.timestamps import when_by_name
+from apportion._io.feature_columns import when_by_name
 from apportion._io.sheet import read_sheet
 from apportion._utils.progress import report_progress
 from apportion.cli.console import (

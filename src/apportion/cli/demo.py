@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from apportion._io.write import Outputs, require_writable
+from apportion._io.atomic_write import Outputs, require_writable
 from apportion._utils.typing import BoolArray
 from apportion.cli.console import console, with_exit_codes
 from apportion.cli.label import label_file

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from apportion._io.file_kinds import PARQUET_ENDINGS, WORKBOOK_ENDINGS, ending_of
+from apportion._io.identifiers import first_called, is_missing, plain_name
 from apportion._io.read import place_in, read_columns
 from apportion._io.spreadsheet_safe import guarded
-from apportion._io.tables import first_called, is_missing, plain_name
-from apportion._io.text import PARQUET_ENDINGS, ending_of
 from apportion._io.values import values_of
-from apportion._io.workbook import WORKBOOK_ENDINGS
 from apportion._utils.typing import AnyArray, BoolArray, IntArray
 from apportion.cli.known import given_labels, require_column
 from apportion.exceptions import DiaryError, FileError, counted, name_some

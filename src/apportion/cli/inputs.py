@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from apportion._io.features import Clock, Recipe, choose_columns, learn_recipe
-from apportion._io.features.cells import numbers_of
-from apportion._io.features.timestamps import When, when_by_name, why_left_out
+from apportion._io.feature_columns import Clock, When, choose_columns, when_by_name, why_left_out
+from apportion._io.feature_recipe import Recipe, learn_recipe
+from apportion._io.identifiers import first_called, is_missing, plain_name
 from apportion._io.read import place_in, read_columns
-from apportion._io.tables import first_called, is_missing, plain_name
-from apportion._io.values import delimiter_in, values_of
+from apportion._io.values import delimiter_in, numbers_of, values_of
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray
+from apportion.cli.console import in_options
 from apportion.cli.given import Rows, read_given, require_given_columns, unused_notes
 from apportion.cli.known import (
     known_from_diary,
@@ -175,7 +175,7 @@ def learn_features(inputs: Inputs, options: FeatureOptions) -> Features:
         if name in reasons:
             raise FileError(
                 f"column {name!r}",
-                f"--categorical for a column that is no feature: {reasons[name]}",
+                f"--categorical for a column that is no feature: {in_options(reasons[name])}",
                 "columns that are features",
                 "leave it out of --categorical",
             )
@@ -245,7 +245,7 @@ def feature_notes(
     allowed: str = "numbers or categories that differ",
 ) -> list[str]:
     """Return which columns are features, and why others are none; raise where there is none."""
-    others = name_some((f"{name} ({why})" for name, why in left_out.items()), 12)
+    others = name_some((f"{name} ({in_options(why)})" for name, why in left_out.items()), 12)
     if not names:
         raise FileError(
             where,

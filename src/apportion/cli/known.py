@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from apportion._io.identifiers import factorize, plain_name, plain_names, respelled
 from apportion._io.read import no_column
 from apportion._io.sheet import read_sheet
-from apportion._io.tables import factorize, plain_name, plain_names, respelled
 from apportion._utils.typing import AnyArray
 from apportion.cli.console import CommandLineError
 from apportion.cli.options import KnownOptions

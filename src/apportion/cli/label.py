@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 import apportion
-from apportion._io.features import Encoded, Recipe
+from apportion._io.atomic_write import Outputs, require_writable
+from apportion._io.feature_recipe import Encoded, Recipe
+from apportion._io.identifiers import plain_name
 from apportion._io.spreadsheet_safe import require_ending, write_table
-from apportion._io.tables import plain_name
-from apportion._io.write import Outputs, require_writable
 from apportion._utils.progress import report_progress
 from apportion.cli.answer import (
     answer_table,

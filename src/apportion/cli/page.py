@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion._io.tables import plain_name
+from apportion._io.identifiers import plain_name
 from apportion._utils.typing import AnyArray, IntArray
 from apportion.bag_report import BagReport
 from apportion.cli.inputs import Inputs, times_of

@@ -13,12 +13,12 @@ import numpy as np
 import typer
 
 import apportion
-from apportion._io.features import Recipe
+from apportion._io.atomic_write import Outputs, require_writable
+from apportion._io.feature_recipe import Recipe
+from apportion._io.file_kinds import require_file
+from apportion._io.identifiers import is_missing, plain_name
 from apportion._io.read import place_in, read_columns
 from apportion._io.spreadsheet_safe import require_ending
-from apportion._io.tables import is_missing, plain_name
-from apportion._io.text import require_file
-from apportion._io.write import Outputs, require_writable
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray
 from apportion.cli.answer import (

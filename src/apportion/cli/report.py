@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from apportion._io.atomic_write import require_writable
+from apportion._io.identifiers import plain_name
 from apportion._io.read import place_in, read_columns
 from apportion._io.spreadsheet_safe import guarded
-from apportion._io.tables import plain_name
 from apportion._io.values import values_of
-from apportion._io.write import require_writable
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.cli.answer import refuse_inputs, times_to_write

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import apportion
-from apportion._io.text import require_file
+from apportion._io.file_kinds import require_file
 from apportion.cli.method import run_in_options
 from apportion.exceptions import FileError
 from apportion.labeling.rows import Answer, Labeled, kept_and_uncertain, reasons_of

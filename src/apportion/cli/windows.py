@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from apportion._io.atomic_write import Outputs, require_writable
 from apportion._io.read import place_in, read_columns
 from apportion._io.spreadsheet_safe import require_ending
-from apportion._io.write import Outputs, require_writable
 from apportion._utils.progress import report_progress
 from apportion.cli.answer import TimeColumn, refuse_inputs, write_answer
 from apportion.cli.console import print_notes, stages, with_exit_codes

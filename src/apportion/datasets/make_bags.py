@@ -13,7 +13,8 @@ from scipy.optimize import linprog
 from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
-from apportion._io.tables import as_vector, factorize, is_duration, read_shares, seconds
+from apportion._io.class_tables import read_shares
+from apportion._io.identifiers import as_vector, factorize, is_duration, seconds
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.supervision.totals import Totals, sorted_classes
 

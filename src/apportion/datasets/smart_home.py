@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from apportion._io.write import Outputs
+from apportion._io.atomic_write import Outputs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 ACTIVITIES = ("sleep", "hygiene", "meals", "housework", "desk", "tv", "walk", "out")

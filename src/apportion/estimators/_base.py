@@ -25,14 +25,10 @@ from sklearn.utils.validation import (
 
 from apportion._core.decode import Decoding, quota, threshold
 from apportion._core.projection import reconcile
-from apportion._io.tables import (
-    columns_for,
-    factorize,
-    largest_size,
-    require_squares,
-    wide_enough,
-)
+from apportion._io.class_tables import columns_for
+from apportion._io.identifiers import factorize
 from apportion._utils.hashing import hash_ranks
+from apportion._utils.magnitude import largest_size, require_squares, wide_enough
 from apportion._utils.threads import BLOCK_ROWS, reproducible_sums, slices, with_reproducible_sums
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, report_bags

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from apportion._core.decode import Decoding
 from apportion._core.descent import unsupervised_rows
-from apportion._io.tables import is_missing
+from apportion._io.identifiers import is_missing
 from apportion._utils.progress import several_runs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, joined_reports, report_bags

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from apportion._io.tables import as_vector, factorize
+from apportion._io.identifiers import as_vector, factorize
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import InputError, counted, name_some
 from apportion.plotting._palette import looks

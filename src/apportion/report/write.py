@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from apportion._io.write import replacing, require_writable
+from apportion._io.atomic_write import replacing, require_writable
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import SupervisionError, name_some

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion._io.tables import factorize
+from apportion._io.identifiers import factorize
 from apportion._utils.box_projection import nearest_totals
 from apportion._utils.groups import Groups
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray

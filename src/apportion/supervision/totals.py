@@ -13,20 +13,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from apportion._io.tables import (
+from apportion._io.class_tables import (
     Cells,
     aligned,
-    as_vector,
     columns_for,
-    factorize,
-    is_duration,
     read_shares,
     read_table,
     refuse_duplicates,
     refuse_missing_classes,
-    seconds,
     unknown_class,
 )
+from apportion._io.identifiers import as_vector, factorize, is_duration, seconds
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import SupervisionError, compared, name_some
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from apportion._io.identifiers import first_called, is_missing, plain_name
 from apportion._io.sheet import Sheet
-from apportion._io.tables import first_called, is_missing, plain_name
 from apportion._utils.typing import FloatArray
 from apportion.exceptions import FileError, compared, name_some
 from apportion.supervision.totals import SHARES_SUM_WITHIN, Totals

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 
-from apportion._io.tables import factorize, plain_names, respelled
+from apportion._io.identifiers import factorize, plain_names, respelled
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.exceptions import DiaryError, name_some
 from apportion.supervision.diary.clock import DAY, SECOND, zone_named

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from apportion._io.identifiers import first_called
 from apportion._io.sheet import Sheet
-from apportion._io.tables import first_called
 from apportion.exceptions import DiaryError, name_some
 
 ROLES: dict[str, tuple[str, ...]] = {

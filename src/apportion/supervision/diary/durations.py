@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from apportion._io.tables import is_missing, seconds
+from apportion._io.identifiers import is_missing, seconds
 
 Kind = Literal["seconds", "share", "bare"]
 

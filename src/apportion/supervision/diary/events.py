@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from apportion._io.tables import factorize, is_missing, plain_names
+from apportion._io.identifiers import factorize, is_missing, plain_names
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import DiaryError, counted, name_some
 from apportion.supervision.diary.clock import (

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from apportion._io.identifiers import is_missing, plain_name
 from apportion._io.sheet import Sheet
-from apportion._io.tables import is_missing, plain_name
 from apportion._utils.typing import BoolArray, IntArray
 from apportion.exceptions import DiaryError, name_some
 from apportion.supervision.diary.clock import (

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from apportion._io.tables import factorize, plain_names
+from apportion._io.identifiers import factorize, plain_names
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import DiaryError
 from apportion.supervision.diary.clock import SECOND, ends_to_absolute, starts_to_absolute

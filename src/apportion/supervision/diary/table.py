@@ -7,8 +7,8 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 
+from apportion._io.identifiers import first_called
 from apportion._io.sheet import frame_of
-from apportion._io.tables import first_called
 from apportion._io.values import delimiter_in, values_of
 from apportion.exceptions import DiaryError, name_some
 

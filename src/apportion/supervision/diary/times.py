@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from apportion._io.tables import is_missing
+from apportion._io.identifiers import is_missing
 from apportion._utils.typing import AnyArray, BoolArray, IntArray
 from apportion.exceptions import DiaryError
 from apportion.supervision.diary.clock import SECOND

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written under another name, then renamed together."""
+"""Atomic writing: files are written under temporary names, then renamed together or not at all."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from apportion.exceptions import OutputError
+from apportion.exceptions import Advice, OutputError
 
 _REMOVALS = 10
+"""Attempts at removing a temporary folder."""
 
 
 class Outputs:
-    """The files of one piece of work: all of them take their places, or none does.
+    """The files of one piece of work: either all of them are written, or none.
 
-    Every file is written under a temporary name beside its own. When the block ends well, all are
-    renamed. What they replace is kept until the last one is in its place, and put back if one of
-    them cannot be renamed. When the block does not end well, also by Ctrl-C, temporary files are
-    removed and everything is as it was.
+    Every file is written under a temporary name beside its own. When the block ends without an
+    exception, all are renamed. The files they replace are kept until the last rename, and are put
+    back if one of them fails. When the block ends with an exception, also by Ctrl-C, temporary
+    files are removed and everything is as it was.
 
-    A file that is replaced passes on its mode, and where possible its owner and group; what is
-    written for it is never readable by more users than it was.
+    A new file has the mode, and if possible the owner and group, of the file that it replaces. It
+    is never readable by more users than that one was.
 
     Parameters
     ----------
     force : bool, default=False
-        Whether files that are there already may be replaced.
+        Whether existing files may be replaced.
 
     Examples
     --------
@@ -60,7 +61,7 @@ class Outputs:
     def writing(
         self, path: str | os.PathLike[str], *, instead_of: Path | None = None
     ) -> Iterator[Path]:
-        """Yield the temporary name under which a file is written; an `OSError` names the file.
+        """Yield the temporary name under which to write a file; an `OSError` names the file.
 
         Parameters
         ----------
@@ -72,44 +73,49 @@ class Outputs:
         target = Path(path)
         final = target if instead_of is None else instead_of
         refuse_to_replace(target, force=self._force)
-        temporary = self._temporary_beside(target)
+        temporary = _beside(target)
+        self._temporary.append(temporary)
         with _naming(final):
-            old = _regular(final)
-            _create(temporary, old)
+            old = None
+            with suppress(OSError):
+                old = os.stat(final)
+            # Until it has the mode of the file that it replaces, only its owner may read it.
+            _create(temporary, 0o666 if old is None else 0o600)
             yield temporary
             if old is not None:
                 _make_alike(temporary, old)
         self.add(temporary, target)
 
     def make_folder(self, folder: Path) -> None:
-        """Make a folder, and those above it; if the block fails, they are removed again."""
+        """Make a folder and its parents; they are removed again if the block fails."""
         try:
-            for one in reversed((folder, *folder.parents)):
-                if not os.path.lexists(one):
-                    self._folders.append(one)
-                one.mkdir(exist_ok=True)
+            for level in reversed((folder, *folder.parents)):
+                if not os.path.lexists(level):
+                    self._folders.append(level)
+                level.mkdir(exist_ok=True)
         except OSError as error:
             raise OutputError(
                 f"{folder} cannot be made a folder: {_reason(error)}. Name another."
             ) from error
 
     def temporary_folder(self, folder: Path) -> Path:
-        """Return a temporary folder in a folder, for files that are added when they are whole."""
-        temporary = self._temporary_beside(folder / "name")
+        """Return a temporary folder within a folder, for files that are added once complete."""
+        temporary = _beside(folder / "name")
+        self._temporary.append(temporary)
         with _naming(folder):
             temporary.mkdir()
         return temporary
 
     def add(self, temporary: Path, path: Path) -> None:
-        """Let a file that is written elsewhere in the same file system take its place, too."""
+        """Rename a file of the same file system together with the others."""
         self._waiting.append(_Move(path, temporary, _beside(path)))
 
     def remove(self, path: Path) -> None:
-        """Let a file go when the others take their places."""
+        """Remove a file when the others are renamed."""
         self._waiting.insert(0, _Move(path, None, _beside(path)))
 
     def place(self) -> None:
-        """Let what is written so far take its place; it is still put back if the block fails."""
+        """Rename the files written so far; this is still undone if the block fails."""
         self._move_all(final=False)
 
     def __enter__(self) -> Self:
@@ -140,46 +146,50 @@ class Outputs:
             move = self._waiting.pop(0)
             self._moved.append(move)
             # The last rename decides: before it all can be put back, after it all is done. It
-            # needs no copy of what it replaces, so that a single file is replaced in one step.
+            # needs no copy of the file that it replaces, so a single file is replaced in one step.
             is_last = final and not self._waiting
             self._last = move if is_last else None
             with _naming(move.path):
                 move.make(keep=not is_last)
 
     def _put_back(self) -> None:
-        """Undo what was done, as far as the files themselves show that it was done."""
+        """Undo all renames. Whether one was made is read from the files, not from memory.
+
+        A signal may arrive between a rename and the note that it was made.
+        """
         if self._is_committed():
             return
-        stuck = []
+        failures = []
         for move in reversed(self._moved):
             try:
                 move.undo()
             except OSError as error:
-                stuck.append(move.left_behind(error))
-        if stuck:
-            raise OutputError(" ".join(stuck))
+                failures.append(
+                    f"{move.path} could not be put back: {_reason(error)}. What was there is in "
+                    f"{move.aside}."
+                    if os.path.lexists(move.aside)
+                    else f"{move.path} was written and could not be removed again: "
+                    f"{_reason(error)}."
+                )
+        if failures:
+            raise OutputError(" ".join(failures))
 
     def _is_committed(self) -> bool:
-        last = self._last
-        return self._committed or (last is not None and not last.is_waiting())
+        return self._committed or (self._last is not None and not self._last.is_waiting())
 
     def _clean(self) -> None:
-        """Remove temporary files, what was replaced, and folders that were made for nothing."""
+        """Remove temporary files, replaced files, and new folders that remained empty."""
         asides = [move.aside for move in self._moved] if self._is_committed() else []
         for path in (*self._temporary, *asides):
             _remove(path)
         for folder in reversed(self._folders):
-            with suppress(OSError):  # it holds something
+            with suppress(OSError):  # it is not empty
                 folder.rmdir()
-
-    def _temporary_beside(self, path: Path) -> Path:
-        self._temporary.append(_beside(path))
-        return self._temporary[-1]
 
 
 @dataclass(frozen=True)
 class _Move:
-    """A file that takes its place, or goes where there is no other; `aside` keeps the old one."""
+    """A file that is renamed, or removed if it has no temporary name; `aside` keeps the old one."""
 
     path: Path
     temporary: Path | None
@@ -202,7 +212,7 @@ class _Move:
         os.replace(self.temporary, self.path)
 
     def undo(self) -> None:
-        """Put things back, from whatever state they are in."""
+        """Restore the old state, whatever part of the rename was done."""
         if self.temporary is not None and not self.is_waiting():
             os.replace(self.path, self.temporary)
         if os.path.lexists(self.path):
@@ -210,23 +220,14 @@ class _Move:
         elif os.path.lexists(self.aside):
             os.rename(self.aside, self.path)
 
-    def left_behind(self, error: OSError) -> str:
-        """Return what became of a file that could not be put back."""
-        if os.path.lexists(self.aside):
-            return (
-                f"{self.path} could not be put back: {_reason(error)}. What was there is in "
-                f"{self.aside}."
-            )
-        return f"{self.path} was written and could not be removed again: {_reason(error)}."
-
 
 @contextmanager
 def replacing(
     path: str | os.PathLike[str], *, force: bool = False, instead_of: Path | None = None
 ) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, which takes its place when the block ends well.
+    """Yield a temporary path beside `path`; it is renamed when the block ends without an exception.
 
-    It is the one file of `Outputs`, whose parameters these are.
+    This is `Outputs` with a single file, and has the same parameters.
 
     Examples
     --------
@@ -237,33 +238,32 @@ def replacing(
     >>> path.read_text()
     'row,label'
     """
-    with (
-        Outputs(force=force) as outputs,
-        outputs.writing(path, instead_of=instead_of) as temporary,
-    ):
+    with Outputs(force=force) as outputs, outputs.writing(path, instead_of=instead_of) as temporary:
         yield temporary
 
 
 def refuse_to_replace(path: Path, *, force: bool) -> None:
-    """Raise where a file, or something that is no file, is in the way."""
+    """Raise an error if a file, or something that is no file, is in the way."""
     try:
         kind = stat.S_IFMT(os.stat(path).st_mode)
-    except OSError:  # nothing, or a link that leads to nothing
+    except OSError:  # there is nothing, or a broken link
         kind = stat.S_IFREG
     if kind == stat.S_IFDIR:
         raise OutputError(f"{path} is a folder. Name a file in it.")
     if kind != stat.S_IFREG or os.path.realpath(path.parent) == "/dev":
         raise OutputError(f"{path} is a device or a pipe, which is never replaced. Name a file.")
     if not force and os.path.lexists(path):
-        raise OutputError(f"{path} is there already. Name another file, or pass --force.")
+        raise OutputError(
+            Advice(f"{path} is there already.", "Name another file, or pass {force}.")
+        )
 
 
 def require_writable(path: Path, *, force: bool) -> None:
-    """Raise, before long work begins, where a file could not be written at its end."""
+    """Raise an error, before long work begins, if a file could not be written at its end."""
     refuse_to_replace(path, force=force)
     with _naming(path):
         with suppress(FileNotFoundError):
-            os.lstat(path)  # a name that is too long, or a file where a folder should be
+            os.lstat(path)  # fails if the name is too long, or a parent is a file
         if not path.parent.exists():
             raise OutputError(
                 f"{path} cannot be written: there is no folder {path.parent}. Make it, or name "
@@ -273,18 +273,18 @@ def require_writable(path: Path, *, force: bool) -> None:
 
 
 def require_folder_writable(folder: Path) -> None:
-    """Raise, before long work begins, where no file could be written to a folder at its end."""
+    """Raise an error, before long work begins, if no file could be written to a folder."""
     with Outputs() as outputs:
-        outputs.make_folder(folder)  # it is removed again, as nothing is written to it
+        outputs.make_folder(folder)  # it is removed again because nothing is written to it
         with _naming(folder):
             _probe(folder)
 
 
 def _probe(folder: Path) -> None:
-    """Make a file in a folder, and remove it."""
+    """Create a file in a folder, and remove it."""
     probe = _beside(folder / "name")
     try:
-        _create(probe, None)
+        _create(probe, 0o666)
     finally:
         _remove(probe)
 
@@ -312,29 +312,20 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".apportion-{uuid.uuid4().hex}.tmp")
 
 
-def _regular(path: Path) -> os.stat_result | None:
-    """Return what is known of a file, or None where there is none."""
-    try:
-        return os.stat(path)
-    except OSError:
-        return None
-
-
-def _create(path: Path, old: os.stat_result | None) -> None:
-    """Make an empty file: only its owner may read it until it is like the one it replaces."""
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if old is None else 0o600))
+def _create(path: Path, mode: int) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
 
 
 def _make_alike(path: Path, old: os.stat_result) -> None:
-    """Give a file the mode, and where possible the owner and group, of the one it replaces."""
+    """Give a file the mode, and if possible the owner and group, of the one that it replaces."""
     mode = stat.S_IMODE(old.st_mode) & 0o777
     if hasattr(os, "chown"):
-        with suppress(OSError):
-            os.chown(path, -1, old.st_gid)
-        with suppress(OSError):
-            os.chown(path, old.st_uid, -1)
+        # One by one: the group can often be changed by those who cannot change the owner.
+        for owner, group in ((-1, old.st_gid), (old.st_uid, -1)):
+            with suppress(OSError):
+                os.chown(path, owner, group)
         if os.stat(path).st_gid != old.st_gid:
-            mode &= 0o707  # another group must not get what the old one was allowed
+            mode &= 0o707  # another group must not get the permissions of the old one
     os.chmod(path, mode)
 
 
