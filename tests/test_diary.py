@@ -132,7 +132,7 @@ def test_windows_are_in_the_period_that_holds_their_middle(home):
     of_row, recorded = slow_match(windows, periods)
     used = [k for k in range(len(periods)) if k in of_row]
     if not used:
-        with pytest.raises(DiaryError, match=r"no entry|none in which the sensor was worn"):
+        with pytest.raises(DiaryError, match=r"no entry|none that lies in an entry"):
             diary_bags(rows, lines)
         return
     found = diary_bags(rows, lines, rules=DiaryRules(part="scale"))
@@ -635,7 +635,7 @@ def test_rules_decide_what_becomes_of_an_entry():
     assert shrunk.hours == {DAY: 24.0}
     assert shrunk.recorded_hours == {DAY: 12.0}
     for rules in (DiaryRules(part="drop"), DiaryRules(uncovered="drop")):
-        with pytest.raises(DiaryError, match="no entry that these rules leave"):
+        with pytest.raises(DiaryError, match="no entry that these rules keep"):
             diary_bags(half_day, diary, rules=rules)
 
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from apportion.exceptions import DiaryError
 from apportion.supervision.diary import DiaryRules
-from apportion.supervision.diary.bounds import (
+from apportion.supervision.diary.duration_bounds import (
     Durations,
     recorded_bounds,
     reported_durations,
     rounding_step,
 )
 from apportion.supervision.diary.entries import Entries
-from apportion.supervision.diary.fit import UNKNOWN, fit_entries
+from apportion.supervision.diary.entry_totals import UNKNOWN, entry_totals
 
 SLOT = 600.0
 RULES = {
@@ -238,6 +238,7 @@ def entries(draw):
                 shares[k, h] = draw(st.sampled_from([0.0, 0.25, 1 / 3, 0.333333, 0.5, 1.0]))
     classes = draw(st.permutations(["a", "b", "c", UNKNOWN]))[:m]
     return Entries(
+        source="diary.csv",
         form="wide",
         participants=(None,) * n,
         names=tuple(f"day {k}" for k in range(n)),
@@ -258,16 +259,14 @@ def test_whatever_a_diary_says_gives_totals_or_names_a_line(said, chosen, data):
     part = np.array(data.draw(st.lists(st.floats(1e-3, 1), min_size=n, max_size=n)))
     recorded = length * np.where(part > 0.9, 1.0, part)
     try:
-        found = fit_entries(
-            said, length, recorded, 60.0, DiaryRules(**chosen), "diary.csv", several=False
-        )
+        found = entry_totals(said, length, recorded, 60.0, DiaryRules(**chosen), several=False)
     except DiaryError as caught:
         error = caught
     else:
         error = None
     if error is not None:
-        assert "diary.csv" in error.where
-        assert "line" in error.where or "no entry that these rules leave" in error.found
+        assert "diary.csv" in str(error)
+        assert error.row is not None or "no entry that these rules keep" in error.found
         return
     totals = found.totals
     assert totals.ids == tuple(found.ids) == tuple(said.names[k] for k in found.kept)
@@ -303,4 +302,4 @@ def test_every_rule_is_described_by_its_option():
     for name, choices in RULES.items():
         for choice in choices:
             lines = DiaryRules(**{name: choice}).describe()
-            assert any(line.startswith(f"--{name} {choice}: ") for line in lines)
+            assert any(line.startswith(f"{name}='{choice}': ") for line in lines)
