@@ -155,7 +155,7 @@ def test_an_activity_that_never_happens_is_no_class_and_is_named():
     found = diary_bags(windows, [row])
     assert found.totals.classes.tolist() == ["sit", "walk"]
     assert found.never == ("swim", "ski")
-    assert any(note.endswith("are not classes: 'swim', 'ski'") for note in found.notes)
+    assert any(note.endswith("are no classes: 'swim', 'ski'") for note in found.notes)
     opened = diary_bags(windows, [row | {"sit": "19h"}], rules=DiaryRules(blank="unknown"))
     assert opened.never == ("swim",)
     assert diary_bags(windows, [row], rules=DiaryRules(tolerance=5)).never == ()

@@ -141,7 +141,7 @@ def entry_totals(
     )
     if never:
         notes.append(
-            "activities that take no time in any entry that is used are not classes: "
+            "activities that take no time in any entry that is used are no classes: "
             f"{name_some(map(repr, never), 12)}"
         )
     return EntryTotals(kept, ids, totals, never, finding, notes)
