@@ -221,20 +221,17 @@ def match_bags(
     """
     if (bags is None) != (proportions is None):
         present, absent = ("bags", "proportions")[:: 1 if proportions is None else -1]
+        advice = f"pass `{absent}` too"
+        advice += "" if y is None else ", if not as `y`: that is for known labels"
+        allowed = "both, or neither and labels `y` alone"
         raise SupervisionError(
-            "the supervision",
-            f"`{present}` without `{absent}`",
-            "both, or neither and labels `y` alone",
-            f"pass `{absent}` too"
-            + (", if not as `y`: that is for known labels" if y is not None else ""),
+            "the supervision", f"`{present}` without `{absent}`", allowed, advice
         )
     if bags is None and y is None:
-        raise SupervisionError(
-            "the supervision",
-            "neither `bags` with `proportions` nor labels `y`",
-            "`bags` and `proportions`, or `y`, or all three",
-            "give the totals of bags, e.g. fit(X, bags=day, proportions=table)",
-        )
+        found = "neither `bags` with `proportions` nor labels `y`"
+        allowed = "`bags` and `proportions`, or `y`, or all three"
+        advice = "give the totals of bags, e.g. fit(X, bags=day, proportions=table)"
+        raise SupervisionError("the supervision", found, allowed, advice)
     label_codes, labels = (np.full(n_samples, -1), []) if y is None else factorize(y, "label")
     _refuse_other_length("y", label_codes, n_samples)
     if bags is None:

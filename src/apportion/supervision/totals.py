@@ -432,17 +432,18 @@ def _refuse_shares_above_one(cells: Cells, tolerance: float) -> None:
         positive = np.maximum(values[k], 0.0).sum()
         unclear = bool((np.isnan(cells.values[k]) | (values[k] < 0)).any())
         in_percent = 98.0 <= positive <= 102.0 or (unclear and 2.0 <= share <= 100.0)
-        raise SupervisionError(
+        where, found = (
             f"class {cells.classes[h]!r}",
-            f"a share of {compared(share, 1.0)[0]}, above 1"
-            + (", which looks like a percentage" if in_percent else ""),
-            "shares from 0 to 1",
-            "divide the percentages by 100"
-            if in_percent
-            else "use Totals.from_counts for counts, Totals.from_durations for durations, or "
-            "normalize=True to divide by the bag's sum",
-            bag=cells.ids[k],
+            f"a share of {compared(share, 1.0)[0]}, above 1",
         )
+        advice = (
+            "use Totals.from_counts for counts, Totals.from_durations for durations, or "
+            "normalize=True to divide by the bag's sum"
+        )
+        if in_percent:
+            found += ", which looks like a percentage"
+            advice = "divide the percentages by 100"
+        raise SupervisionError(where, found, "shares from 0 to 1", advice, bag=cells.ids[k])
 
 
 def _refuse_wrong_sums(cells: Cells, tolerance: float) -> None:
@@ -452,19 +453,15 @@ def _refuse_wrong_sums(cells: Cells, tolerance: float) -> None:
     off = np.where(complete, np.abs(sums - 1.0), sums - 1.0)
     for k in np.flatnonzero(off > tolerance).tolist():
         found = f"shares that sum to {compared(sums[k], 1.0)[0]}, off by {sums[k] - 1.0:+.2g}"
+        allowed = f"a sum of 1 within {tolerance:g}"
+        advice = (
+            "correct the shares, or use Totals.from_proportions(table, normalize=True), or "
+            "tolerance=0.01 for rounded shares"
+        )
         if not complete[k]:
             allowed = "known shares that leave room for the unknown ones"
-            raise SupervisionError(
-                "", f"known {found}", allowed, "lower the known shares", bag=cells.ids[k]
-            )
-        raise SupervisionError(
-            "",
-            found,
-            f"a sum of 1 within {tolerance:g}",
-            "correct the shares, or use Totals.from_proportions(table, normalize=True), or "
-            "tolerance=0.01 for rounded shares",
-            bag=cells.ids[k],
-        )
+            found, advice = f"known {found}", "lower the known shares"
+        raise SupervisionError("", found, allowed, advice, bag=cells.ids[k])
 
 
 def masses_for(totals: Totals, bags: IntArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:

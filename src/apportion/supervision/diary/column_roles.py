@@ -73,39 +73,26 @@ def find_roles(
         if choice is None:
             continue
         names = [choice] if isinstance(choice, str) else list(choice)
-        _refuse_wrong_choice(role, names, columns, usual, where)
+        if role not in usual:
+            allowed = f"the roles {', '.join(usual)}"
+            raise DiaryError(f"the columns of {where}", f"the role {role!r}", allowed, "correct it")
+        if len(names) != 1 and role != "note":
+            found = f"{len(names)} for the {role}"
+            raise DiaryError(f"the columns of {where}", found, "one column", "name one")
+        for name in names:
+            if name not in columns:
+                allowed = f"one of the columns {name_some(map(repr, columns), 12)}"
+                advice = f"name the column that holds the {role}"
+                raise DiaryError(where, f"no column {name!r}", allowed, advice)
         if role == "note":
             notes += names
         else:
             column[role] = names[0]
     free = [name for name in columns if name not in (*column.values(), *notes)]
     notes += filter(None, (first_called(free, [name]) for name in usual.get("note", ())))
-    for role, usual_names in usual.items():
-        name = first_called(free, usual_names)
-        if name is not None and role != "note":
-            column.setdefault(role, name)
-    return Roles({role: column[role] for role in usual if role in column}, tuple(notes))
-
-
-def _refuse_wrong_choice(
-    role: str, names: list[str], columns: Sequence[str], usual: Mapping[str, Any], where: str
-) -> None:
-    if role not in usual:
-        raise DiaryError(
-            f"the columns of {where}", f"the role {role!r}", f"{', '.join(usual)}", "correct it"
-        )
-    if len(names) != 1 and role != "note":
-        raise DiaryError(
-            f"the columns of {where}", f"{len(names)} for the {role}", "one column", "name one"
-        )
-    for name in names:
-        if name not in columns:
-            raise DiaryError(
-                where,
-                f"no column {name!r}",
-                f"one of the columns {name_some(map(repr, columns), 12)}",
-                f"name the column that holds the {role}",
-            )
+    choices = {role: column.get(role) or first_called(free, usual[role]) for role in usual}
+    choices.pop("note", None)
+    return Roles({role: name for role, name in choices.items() if name}, tuple(notes))
 
 
 class ColumnTable:
@@ -163,7 +150,7 @@ class ColumnTable:
         names = plain_names(cells, role, f"column {column!r}")
         empty = np.array([not name for name in [*names, ""]])[codes]
         if empty.any():
-            raise empty_cell(role, int(np.argmax(empty)), column)
+            raise empty_cell(int(np.argmax(empty)), column, role)
         distinct = order(dict.fromkeys(names))
         position = {name: k for k, name in enumerate(distinct)}
         return np.array([position[name] for name in names], dtype=np.intp)[codes], distinct
@@ -174,16 +161,15 @@ def _length(column: Any) -> int:
     return len(column) if hasattr(column, "__len__") and not isinstance(column, str) else -1
 
 
-def empty_cell(role: str, row: int, column: str | None) -> DiaryError:
+def bad_cell(row: int, column: str | None, found: str, allowed: str, advice: str) -> DiaryError:
+    """Return the error for a cell that cannot be used."""
+    return DiaryError("", found, allowed, advice, row=row, column=column)
+
+
+def empty_cell(row: int, column: str | None, role: str) -> DiaryError:
     """Return the error for a cell that must not be empty."""
-    return DiaryError(
-        "",
-        f"no {role}",
-        f"a {role} in every row",
-        "fill the cell or drop the row",
-        row=row,
-        column=column,
-    )
+    allowed, advice = f"a {role} in every row", "fill the cell or drop the row"
+    return bad_cell(row, column, f"no {role}", allowed, advice)
 
 
 @contextmanager

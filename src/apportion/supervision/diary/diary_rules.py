@@ -109,11 +109,8 @@ class DiaryRules:
                     f"The {name!r} rule of a diary must be one of "
                     f"{', '.join(map(repr, meanings))}. Got {getattr(self, name)!r}."
                 )
-        if self.tolerance != "auto" and not (
-            isinstance(self.tolerance, Real)
-            and not isinstance(self.tolerance, bool)
-            and 0 <= self.tolerance < math.inf
-        ):
+        number = isinstance(self.tolerance, Real) and not isinstance(self.tolerance, bool)
+        if self.tolerance != "auto" and not (number and 0 <= self.tolerance < math.inf):
             raise ValueError(
                 "The 'tolerance' rule of a diary must be 'auto' or minutes of at least 0. "
                 f"Got {self.tolerance!r}."

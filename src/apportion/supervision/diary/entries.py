@@ -11,7 +11,7 @@ import numpy as np
 from apportion._io.sheet import Sheet
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.exceptions import DiaryError, hint, name_some
-from apportion.supervision.diary.column_roles import Roles
+from apportion.supervision.diary.column_roles import Roles, bad_cell
 from apportion.supervision.diary.durations import UNITS, Amount, read_amount, unit_in_name
 from apportion.supervision.diary.periods import Spans, names_in, read_periods
 from apportion.supervision.totals import SHARES_SUM_WITHIN
@@ -112,7 +112,15 @@ def read_entries(
         activities = names_in(sheet, activity, "activity")
         used |= {"activity", "duration"} if duration else {"activity"}
         if duration is None and "start" not in periods.roles:
-            raise _no_durations(sheet, activity)
+            found = f"activities in {activity!r} without durations"
+            allowed = (
+                "a column 'duration', 'hours' or 'share', or 'start' and 'end' of every activity"
+            )
+            advice = (
+                "add one, or say which column it is, e.g. {diary_column:duration=Dauer}; if "
+                "{column!r} is itself an activity, rename it"
+            )
+            raise DiaryError(sheet.name, found, allowed, hint(advice, column=activity))
         with_activity = [(*key, name) for key, name in zip(keys, activities, strict=True)]
         _refuse_repeated(with_activity if duration else keys, sheet)
         classes, amounts = _long_amounts(sheet, activities, duration)
@@ -186,34 +194,16 @@ def _long_amounts(
     return classes, amounts
 
 
-def _no_durations(sheet: Sheet, column: str) -> DiaryError:
-    return DiaryError(
-        sheet.name,
-        f"activities in {column!r} without durations",
-        "a column 'duration' (or 'hours', 'minutes', 'share', 'percent'), or 'start' and 'end' of "
-        "every activity",
-        hint(
-            "add one, or say which column it is, e.g. {diary_column:duration=Dauer}; if {column!r} "
-            "is itself an activity, rename it",
-            column=column,
-        ),
-    )
-
-
-def _amount(cell: Any, unit: str | None, row: int, column: str, fix: str) -> Amount | None:
+def _amount(cell: Any, unit: str | None, row: int, column: str, advice: str) -> Amount | None:
     """Return the amount in a cell; a bare number has the unit in the name of its column."""
     try:
         amount = read_amount(cell)
     except ValueError:
-        raise DiaryError(
-            "",
-            repr(cell),
+        allowed = (
             "durations of 0 and more such as 8.5, '8h30', '08:30' or '90 min', percentages such as "
-            "'35%', or an empty cell",
-            fix,
-            row=row,
-            column=column,
-        ) from None
+            "'35%', or an empty cell"
+        )
+        raise bad_cell(row, column, repr(cell), allowed, advice) from None
     if amount is None or amount.kind != "bare" or unit is None:
         return amount
     return Amount("share" if _is_share(unit) else "seconds", amount.value * UNITS[unit])
@@ -258,14 +248,10 @@ def _refuse_similar(names: Sequence[str], places: Sequence[str], where: str) -> 
     for h, name in enumerate(names):
         g = first.setdefault(name.casefold(), h)
         if g != h:
-            raise DiaryError(
-                f"{where}, {places[g]} and {places[h]}",
-                f"the activity {name!r} twice"
-                if name == names[g]
-                else f"activities that differ only in capitals, {names[g]!r} and {name!r}",
-                "one name per activity",
-                "rename or join them",
-            )
+            found = f"activities that differ only in capitals, {names[g]!r} and {name!r}"
+            found = f"the activity {name!r} twice" if name == names[g] else found
+            where = f"{where}, {places[g]} and {places[h]}"
+            raise DiaryError(where, found, "one name per activity", "rename or join them")
 
 
 def _refuse_repeated(keys: Sequence[tuple[Hashable, ...]], sheet: Sheet) -> None:
@@ -275,13 +261,11 @@ def _refuse_repeated(keys: Sequence[tuple[Hashable, ...]], sheet: Sheet) -> None
         j = first.setdefault(key, i)
         if j != i:
             who, name, *activity = key
-            title = " of ".join([*map(repr, activity), repr(name)])
-            raise DiaryError(
-                f"{sheet.name}, {sheet.places[j]} and {sheet.places[i]}",
-                f"two entries for {title}" + ("" if who is None else f" of participant {who!r}"),
-                "one entry for each",
-                "drop one of the two lines, or join them into one",
-            )
+            title = " of ".join(map(repr, [*activity, name]))
+            title += "" if who is None else f" of participant {who!r}"
+            where = f"{sheet.name}, {sheet.places[j]} and {sheet.places[i]}"
+            advice = "drop one of the two lines, or join them into one"
+            raise DiaryError(where, f"two entries for {title}", "one entry for each", advice)
 
 
 def _places(sheet: Sheet, group: list[int]) -> str:

@@ -22,21 +22,18 @@ def owners_of(entries: Entries, recording: Recording) -> IntArray:
     """Return each entry's participant, as a position in the recording's names; -1 = no window."""
     diarists = list(dict.fromkeys(entries.participants))
     if diarists == [None] and len(recording.names) > 1:
+        names = f"{len(recording.names)}: {name_some(map(repr, recording.names))}"
         raise DiaryError(
             entries.source,
-            f"no participant, while the windows are of {len(recording.names)}: "
-            f"{name_some(map(repr, recording.names))}",
+            f"no participant, while the windows are of {names}",
             "a column 'participant' in the diary",
             hint("add it, or say which column it is, e.g. {diary_column:participant=Patient}"),
         )
     if recording.names == (None,) and len(diarists) > 1:
-        raise DiaryError(
-            "the windows",
-            f"no participant, while the diary is of {len(diarists)}: "
-            f"{name_some(map(repr, diarists))}",
-            "a column 'participant' in the windows",
-            hint("add it, or say which column it is with {participant}"),
-        )
+        found = f"no participant, while the diary is of {len(diarists)}: "
+        found += name_some(map(repr, diarists))
+        advice = hint("add it, or say which column it is with {participant}")
+        raise DiaryError("the windows", found, "a column 'participant' in the windows", advice)
     if diarists == [None] or recording.names == (None,):
         return np.zeros(len(entries.participants), dtype=np.intp)
     _refuse_respelled("participant", diarists, recording.names, entries.source)
@@ -53,12 +50,9 @@ def _refuse_respelled(
     )
     alike = respelled(ours.keys() - theirs.keys(), theirs.keys() - ours.keys())
     for spelling, other in alike.items():
-        raise DiaryError(
-            source,
-            f"the {role} {spelling!r}, which the windows have as {other!r}",
-            "names that are written alike in both, because names are text",
-            "write both alike",
-        )
+        found = f"the {role} {spelling!r}, which the windows have as {other!r}"
+        allowed = "names that are written alike in both, because names are text"
+        raise DiaryError(source, found, allowed, "write both alike")
 
 
 def common_zone(
@@ -70,12 +64,10 @@ def common_zone(
     if entries.spans is None or recording.starts is None:
         return None, []
     if entries.spans.absolute and not recording.absolute:
-        raise DiaryError(
-            "the windows",
-            "times without a zone, while the diary's have one",
-            "times of one kind, or the zone of the windows' clock",
-            hint("name it, e.g. {timezone:Europe/London}"),
-        )
+        found = "times without a zone, while the diary's have one"
+        allowed = "times of one kind, or the zone of the windows' clock"
+        advice = hint("name it, e.g. {timezone:Europe/London}")
+        raise DiaryError("the windows", found, allowed, advice)
     if entries.spans.absolute or not recording.absolute:
         return None, []
     zone = "UTC" if recording.zone not in available_timezones() else str(recording.zone)
@@ -92,19 +84,15 @@ def entries_by_name(
 ) -> IntArray:
     """Return each window's entry, by the name of its period; -1 where there is none."""
     if column not in table.names:
-        raise DiaryError(
-            "the windows",
-            f"no column {column!r}, by which the diary names periods",
-            f"a column called so beside {name_some(map(repr, table.names), 12)}",
-            "add it, or give the diary's periods as dates or times",
-        )
+        found = f"no column {column!r}, by which the diary names periods"
+        allowed = f"a column called so beside {name_some(map(repr, table.names), 12)}"
+        advice = "add it, or give the diary's periods as dates or times"
+        raise DiaryError("the windows", found, allowed, advice)
     if np.isnan(recording.length) and not np.isnan(entries.seconds).all():
-        raise DiaryError(
-            "the windows",
-            "neither times nor a length, while the diary holds durations",
-            "the length of a window, or shares in the diary",
-            hint("give the length of windows, e.g. {window:1 min}"),
-        )
+        found = "neither times nor a length, while the diary holds durations"
+        allowed = "the length of a window, or shares in the diary"
+        advice = hint("give the length of windows, e.g. {window:1 min}")
+        raise DiaryError("the windows", found, allowed, advice)
     codes, cells = factorize(table[column], "period")
     names = plain_names(cells, "period", f"column {column!r}")
     _refuse_respelled("period", entries.names, names, entries.source)
@@ -123,12 +111,9 @@ def entries_by_time(
     Starts of spans and middles are sorted together: a middle may lie in the span that began last.
     """
     if recording.starts is None or recording.ends is None:
-        raise DiaryError(
-            "the windows",
-            "no column of times",
-            "a column 'start' (or 'time', 'timestamp')",
-            hint("add it, or say which column it is with {start}"),
-        )
+        allowed = "a column 'start' (or 'time', 'timestamp')"
+        advice = hint("add it, or say which column it is with {start}")
+        raise DiaryError("the windows", "no column of times", allowed, advice)
     first, last = spans
     _refuse_overlaps(first, last, entries)
     middle = recording.starts + (recording.ends - recording.starts) // 2
@@ -150,19 +135,16 @@ def _refuse_overlaps(first: IntArray, last: IntArray, entries: Entries) -> None:
     overlap = np.flatnonzero(same & (first[order][1:] < last[order][:-1]))
     if overlap.size:
         k, other = sorted(order[overlap[0] : overlap[0] + 2].tolist())
-        raise DiaryError(
-            f"{entries.place(k)} and {entries.places[other]}",
-            f"periods that overlap, {entries.title(k)} and {entries.title(other)}",
-            "periods of a participant that follow each other",
-            "correct the times, or drop one of the two",
-        )
+        where = f"{entries.place(k)} and {entries.places[other]}"
+        found = f"periods that overlap, {entries.title(k)} and {entries.title(other)}"
+        allowed = "periods of a participant that follow each other"
+        raise DiaryError(where, found, allowed, "correct the times, or drop one of the two")
 
 
 def day_begin(text: Any) -> int:
     """Return when a diary's day begins, in microseconds after midnight."""
     begin = clock_time(text)
     if begin is None or begin >= DAY:
-        raise DiaryError(
-            "", repr(text), "a clock time such as '04:00'", "correct it", parameter="day_start"
-        )
+        allowed = "a clock time such as '04:00'"
+        raise DiaryError("", repr(text), allowed, "correct it", parameter="day_start")
     return begin

@@ -14,6 +14,7 @@ from apportion.exceptions import DiaryError, counted, hint, name_some
 from apportion.supervision.diary.column_roles import (
     EVENT_ROLES,
     ColumnTable,
+    bad_cell,
     find_roles,
     located_rows,
 )
@@ -188,21 +189,11 @@ def _read(
         if ends is not None:
             ends = ends if zone is None else ends_to_absolute(ends, zone, starts)
             ends, notes = _closed(who, sensor, starts, has_end, ends)
-    return _Events(
-        who=who,
-        names=names,
-        sensor=sensor,
-        sensors=sensors,
-        starts=starts,
-        ends=ends,
-        absolute=clock.absolute or timezone is not None,
-        zone=timezone if timezone is not None else clock.zone and "UTC",
-        notes=(
-            f"{counted(len(who), 'event')} of {counted(len(sensors), 'sensor')}: "
-            f"{name_some(sensors, 12)}",
-            *notes,
-        ),
-    )
+    n_events, n_sensors = counted(len(who), "event"), counted(len(sensors), "sensor")
+    notes = [f"{n_events} of {n_sensors}: {name_some(sensors, 12)}", *notes]
+    absolute = clock.absolute or timezone is not None
+    zone_name = timezone if timezone is not None else clock.zone and "UTC"
+    return _Events(who, names, sensor, sensors, starts, ends, absolute, zone_name, tuple(notes))
 
 
 def _ends(
@@ -228,16 +219,10 @@ def _closed(
     ends = np.where(has_end, ends, starts)
     early = ends < starts
     if early.any():
-        raise DiaryError(
-            "",
-            "an event that ends before it starts",
-            "events that end when they start, or later",
-            hint(
-                "exchange or correct the two; where clocks were put back, name their zone "
-                "({timezone})"
-            ),
-            row=int(np.argmax(early)),
-        )
+        found = "an event that ends before it starts"
+        advice = "correct the times; where clocks were put back, name their zone ({timezone})"
+        allowed = "events that end when they start, or later"
+        raise bad_cell(int(np.argmax(early)), None, found, allowed, hint(advice))
     n_open = int((~has_end).sum())
     if not n_open:
         return ends, []

@@ -10,8 +10,8 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from apportion._utils.typing import AnyArray, BoolArray, IntArray
-from apportion.exceptions import DiaryError, hint
-from apportion.supervision.diary.column_roles import empty_cell
+from apportion.exceptions import hint
+from apportion.supervision.diary.column_roles import bad_cell, empty_cell
 from apportion.supervision.diary.durations import is_blank
 from apportion.supervision.diary.time_zones import SECOND
 
@@ -57,14 +57,8 @@ def read_times(
     """
     instants = _read(values, column, time_format)
     if like is not None and instants.absolute != like.absolute:
-        raise DiaryError(
-            "",
-            f"times {'with' if instants.absolute else 'without'} a zone",
-            "the same form as that of the starts",
-            "write them alike",
-            row=0,
-            column=column,
-        )
+        found = f"times {'with' if instants.absolute else 'without'} a zone"
+        raise bad_cell(0, column, found, "the same form as that of the starts", "write them alike")
     return instants
 
 
@@ -120,14 +114,9 @@ def _from_cells(cells: list[Any], column: str | None, time_format: str | None) -
         moment = _moment(cell, row, column, time_format)
         offset = moment.utcoffset()
         if row > 0 and aware != (offset is not None):
-            raise DiaryError(
-                "",
-                f"{cell!r}, which {'has no' if aware else 'has a'} zone, unlike those before",
-                "times that all have a zone, or none",
-                "write them alike",
-                row=row,
-                column=column,
-            )
+            found = f"{cell!r}, which has {'no' if aware else 'a'} zone, unlike those before"
+            allowed = "times that all have a zone, or none"
+            raise bad_cell(row, column, found, allowed, "write them alike")
         aware = offset is not None
         since = moment.replace(tzinfo=None) - _EPOCH - (offset or timedelta())
         stamps[row] = since // timedelta(microseconds=1)
@@ -141,16 +130,11 @@ def _moment(cell: Any, row: int, column: str | None, time_format: str | None) ->
         return datetime(cell.year, cell.month, cell.day)
     moment = parsed_time(str(cell), time_format)
     if moment is None:
-        raise DiaryError(
-            "",
-            repr(cell),
-            f"times written as {time_format!r}"
-            if time_format
-            else "times such as '2024-03-04 07:30:00' or '2024-03-04T07:30:00Z', or seconds",
-            hint("correct the cell, or say how times are written: {time_format:%d/%m/%Y %H:%M}"),
-            row=row,
-            column=column,
-        )
+        allowed = "times such as '2024-03-04 07:30:00' or '2024-03-04T07:30:00Z', or seconds"
+        if time_format:
+            allowed = f"times written as {time_format!r}"
+        advice = hint("correct the cell, or give the form of times: {time_format:%d/%m/%Y %H:%M}")
+        raise bad_cell(row, column, repr(cell), allowed, advice)
     return moment
 
 
@@ -160,17 +144,16 @@ def _from_seconds(values: AnyArray, column: str | None) -> Instants:
     bad = np.abs(numbers) > _LATEST
     if bad.any():
         row = int(np.argmax(bad))
-        raise DiaryError(
-            "",
+        raise bad_cell(
+            row,
+            column,
             f"{numbers[row]:.17g}, too large for seconds",
             "seconds since 1970, or since any moment from which the diary counts too",
             "divide milliseconds by 1000, nanoseconds by 10⁹",
-            row=row,
-            column=column,
         )
     return Instants(np.rint(numbers * SECOND).astype(np.int64), absolute=True)
 
 
 def _refuse_missing(missing: BoolArray, column: str | None) -> None:
     if missing.any():
-        raise empty_cell("time", int(np.argmax(missing)), column)
+        raise empty_cell(int(np.argmax(missing)), column, "time")

@@ -301,12 +301,9 @@ def _unmatched(
 
 def _nothing_fits(entries: Entries, recording: Recording, codes: IntArray) -> DiaryError:
     if (codes >= 0).any():
-        return DiaryError(
-            "the windows",
-            "none that lies in an entry and in which the sensor was worn",
-            "at least one",
-            hint("check the marks of non-wear, or name another column ({nonwear})"),
-        )
+        found = "none that lies in an entry and in which the sensor was worn"
+        advice = hint("check the marks of non-wear, or name another column ({nonwear})")
+        return DiaryError("the windows", found, "at least one", advice)
     whose = when = ""
     if recording.names != (None,):
         whose = f" of the participants {name_some(map(repr, recording.names), 3)}"

@@ -13,7 +13,7 @@ from apportion._io.sheet import Sheet
 from apportion._io.tables import plain_name
 from apportion._utils.typing import BoolArray, IntArray
 from apportion.exceptions import DiaryError, hint, name_some
-from apportion.supervision.diary.column_roles import Roles, empty_cell
+from apportion.supervision.diary.column_roles import Roles, bad_cell, empty_cell
 from apportion.supervision.diary.durations import is_blank
 from apportion.supervision.diary.instants import is_number, parsed_time, read_times
 from apportion.supervision.diary.time_zones import (
@@ -131,7 +131,7 @@ def _looks_like_clock(cell: Any) -> bool:
 def _refuse_empty(cells: list[Any], column: str, role: str) -> None:
     for row, cell in enumerate(cells):
         if is_blank(cell):
-            raise empty_cell(role, row, column)
+            raise empty_cell(row, column, role)
 
 
 def _clock_spans(sheet: Sheet, column: dict[str, str], date_format: str | None) -> Spans:
@@ -164,13 +164,9 @@ def _time_spans(
     last = ends.values + np.where(to_day, DAY, 0)
     spans = Spans(starts.values, last, starts.absolute, from_day & to_day)
     for row in np.flatnonzero(spans.last <= spans.first).tolist():
-        raise DiaryError(
-            "",
-            f"a period that ends at {end[row]} and begins at {start[row]}",
-            "periods that end after they begin",
-            "exchange or correct the two",
-            row=row,
-        )
+        found = f"a period that ends at {end[row]} and begins at {start[row]}"
+        allowed = "periods that end after they begin"
+        raise bad_cell(row, None, found, allowed, "exchange or correct the two")
     names = _span_names(spans)
     if all(map(is_number, [*start, *end])):
         names = [f"{plain_name(a)}–{plain_name(b)}" for a, b in zip(start, end, strict=True)]
@@ -198,14 +194,8 @@ def _clock_times(sheet: Sheet, column: str, latest: int) -> IntArray:
     for row, cell in enumerate(cells):
         moment = clock_time(cell)
         if moment is None or moment > latest:
-            raise DiaryError(
-                "",
-                repr(cell),
-                "clock times such as '08:30'" + (", up to '24:00'" if latest == DAY else ""),
-                "correct the cell",
-                row=row,
-                column=column,
-            )
+            allowed = f"clock times such as '08:30'{', up to 24:00' * (latest == DAY)}"
+            raise bad_cell(row, column, repr(cell), allowed, "correct the cell")
         moments.append(moment)
     return np.array(moments, dtype=np.int64)
 
@@ -219,14 +209,8 @@ def _days(sheet: Sheet, column: str, date_format: str | None) -> IntArray:
         day = cell if isinstance(cell, date) else parsed_time(str(cell), date_format)
         if day is None:
             form = f"written as {date_format!r}" if date_format else "such as '2024-03-04'"
-            raise DiaryError(
-                "",
-                repr(cell),
-                f"dates {form}",
-                hint("correct the cell, or say how dates are written: {date_format:%d/%m/%Y}"),
-                row=row,
-                column=column,
-            )
+            advice = hint("correct the cell, or give the form of dates: {date_format:%d/%m/%Y}")
+            raise bad_cell(row, column, repr(cell), f"dates {form}", advice)
         days.append((date(day.year, day.month, day.day) - date(1970, 1, 1)).days * DAY)
     return np.array(days, dtype=np.int64)
 

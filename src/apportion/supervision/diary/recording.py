@@ -12,7 +12,7 @@ import numpy as np
 from apportion._io.tables import factorize
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import Advice, DiaryError, hint
-from apportion.supervision.diary.column_roles import WINDOW_ROLES, ColumnTable, find_roles
+from apportion.supervision.diary.column_roles import WINDOW_ROLES, ColumnTable, bad_cell, find_roles
 from apportion.supervision.diary.durations import read_amount
 from apportion.supervision.diary.instants import read_times
 from apportion.supervision.diary.time_zones import SECOND, ends_to_absolute, starts_to_absolute
@@ -84,13 +84,10 @@ class Recording:
             ends = starts + round(self.length * SECOND)
         early = ends <= starts
         if early.any():
-            raise DiaryError(
-                "",
-                "a window that does not end after its start",
-                "windows that end after they start",
-                hint("correct the times; where clocks were put back, name their zone ({timezone})"),
-                row=int(np.argmax(early)),
-            )
+            found = "a window that does not end after its start"
+            advice = "correct the times; where clocks were put back, name their zone ({timezone})"
+            allowed = "windows that end after they start"
+            raise bad_cell(int(np.argmax(early)), None, found, allowed, hint(advice))
         lengths = (ends - starts) / SECOND
         length, notes = float(np.median(lengths)), self.notes
         if np.ptp(lengths) > 0.01 * length:
@@ -98,10 +95,8 @@ class Recording:
                 f"windows last from {lengths.min():g} to {lengths.max():g} s: totals count every "
                 "window alike, so that durations hold only roughly",
             )
-        absolute = self.absolute or zone is not None
-        return replace(
-            self, starts=starts, ends=ends, absolute=absolute, length=length, notes=notes
-        )
+        known = self.absolute or zone is not None
+        return replace(self, starts=starts, ends=ends, absolute=known, length=length, notes=notes)
 
     def covered(
         self, bags: IntArray, n_bags: int, within: tuple[IntArray, IntArray] | None = None
@@ -188,17 +183,10 @@ def read_recording(
             f"{int(not_worn.sum()):,} of {len(not_worn):,} windows are marked as not worn in "
             f"{column['nonwear']!r}: they are not labeled, and their time counts as not recorded"
         )
+    first, absolute, zone = (None, False, None) if starts is None else starts
+    last = None if ends is None else ends.values
     return Recording(
-        codes=codes,
-        names=tuple(names),
-        starts=starts and starts.values,
-        ends=ends and ends.values,
-        absolute=starts is not None and starts.absolute,
-        zone=starts and starts.zone,
-        not_worn=not_worn,
-        length=seconds,
-        notes=tuple(notes),
-        columns=column,
+        codes, tuple(names), first, last, absolute, zone, not_worn, seconds, tuple(notes), column
     )
 
 
@@ -220,12 +208,9 @@ def _usual_step(starts: IntArray, codes: IntArray) -> float:
     steps = np.diff(starts[order])[np.diff(codes[order]) == 0]
     steps = steps[steps > 0]
     if not steps.size:
-        raise DiaryError(
-            "the windows",
-            "neither an end nor two starts to tell how long a window is",
-            "a column of ends, or a length",
-            hint("give the length of windows, e.g. {window:1 min}"),
-        )
+        found = "neither an end nor two starts to tell how long a window is"
+        advice = hint("give the length of windows, e.g. {window:1 min}")
+        raise DiaryError("the windows", found, "a column of ends, or a length", advice)
     return float(np.median(steps)) / SECOND
 
 
@@ -235,14 +220,10 @@ def marks_of(table: ColumnTable, column: str) -> BoolArray:
     words = [str(value).strip().casefold() for value in values]
     for code, word in enumerate(words):
         if word not in _YES | _NO:
-            raise DiaryError(
-                "",
-                repr(values[code]),
-                "true or false, yes or no, 1 or 0",
-                "correct the cell; if the column means something else, rename it",
-                row=int(np.argmax(codes == code)),
-                column=column,
-            )
+            allowed = "true or false, yes or no, 1 or 0"
+            advice = "correct the cell; if the column means something else, rename it"
+            row = int(np.argmax(codes == code))
+            raise bad_cell(row, column, repr(values[code]), allowed, advice)
     return np.array([*(word in _YES for word in words), False])[codes]
 
 
