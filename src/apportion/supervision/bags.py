@@ -257,14 +257,10 @@ def match_bags(
         if bag not in line:
             row = int(np.flatnonzero(row_codes == code)[0])
             if _has_no_ids(proportions, totals):
-                raise SupervisionError(
-                    "",
-                    "no totals: an array of proportions has no bag ids, its row k is bag k",
-                    f"bag ids from 0 to {len(line) - 1}, or a mapping from bag id to shares",
-                    "pass a mapping or a dataframe with the bag ids",
-                    row=row,
-                    bag=bag,
-                )
+                found = "no totals: an array of proportions has no bag ids, its row k is bag k"
+                allowed = f"bag ids from 0 to {len(line) - 1}, or a mapping from bag id to shares"
+                advice = "pass a mapping or a dataframe with the bag ids"
+                raise SupervisionError("", found, allowed, advice, row=row, bag=bag)
             raise bag_without_totals(bag, row, totals.ids)
     used, order = np.unique([line[bag] for bag in ids], return_inverse=True)
     codes = np.append(order, -1)[row_codes]
@@ -278,13 +274,11 @@ def _given_codes(codes: IntArray, labels: list[Any], classes: AnyArray) -> IntAr
     position = {label: h for h, label in enumerate(classes.tolist())}
     for code, label in enumerate(labels):
         if label not in position:
-            raise SupervisionError(
-                "",
-                f"the label {label!r}, which the totals do not know",
-                f"the totals' classes, {name_some(map(repr, position))}, or None for 'not known'",
-                "correct the label, or name the class in the totals",
-                row=int(np.flatnonzero(codes == code)[0]),
-            )
+            row = int(np.flatnonzero(codes == code)[0])
+            found = f"the label {label!r}, which the totals do not know"
+            allowed = f"the totals' classes, {name_some(map(repr, position))}, or None if not known"
+            advice = "correct the label, or name the class in the totals"
+            raise SupervisionError("", found, allowed, advice, row=row)
     return np.array([*(position[label] for label in labels), -1], dtype=np.intp)[codes]
 
 
@@ -304,39 +298,25 @@ def _refuse_labels_as_totals(proportions: Any, ids: list[Any], n_samples: int) -
     names = set() if index is None or callable(index) else set(index)
     by_id = set(ids) <= names and names != set(range(n_samples))
     if len(proportions) == n_samples > len(ids) and not by_id:
-        raise SupervisionError(
-            "",
-            f"one value per row ({n_samples}), while there are {len(ids)} bags",
-            "one row per bag",
-            "give the bags' totals here; known labels of rows are `y`",
-            parameter="proportions",
-        )
+        found = f"one value per row ({n_samples}), while there are {len(ids)} bags"
+        advice = "give the bags' totals here; known labels of rows are `y`"
+        raise SupervisionError("", found, "one row per bag", advice, parameter="proportions")
 
 
 def no_row_in_a_bag() -> SupervisionError:
     """Return the error for rows of which none is in a bag."""
-    return SupervisionError(
-        "",
-        "no row that is in a bag, because all ids are missing",
-        "at least one bag with rows",
-        "check the column of bag ids",
-        parameter="bags",
-    )
+    found = "no row that is in a bag, because all ids are missing"
+    allowed, advice = "at least one bag with rows", "check the column of bag ids"
+    return SupervisionError("", found, allowed, advice, parameter="bags")
 
 
 def bag_without_totals(
     bag: Any, row: int, ids: Collection[Any], place: str | None = None
 ) -> SupervisionError:
     """Return the error for a bag that has rows but no totals among those of these ids."""
-    return SupervisionError(
-        "",
-        "rows, but no line in the table of totals",
-        f"the bags of the table: {name_some(map(repr, ids))}",
-        _hint_for(bag, ids),
-        row=row,
-        bag=bag,
-        place=place,
-    )
+    found = "rows, but no line in the table of totals"
+    allowed, advice = f"the bags of the table: {name_some(map(repr, ids))}", _hint_for(bag, ids)
+    return SupervisionError("", found, allowed, advice, row=row, bag=bag, place=place)
 
 
 def _has_no_ids(proportions: Any, totals: Totals) -> bool:

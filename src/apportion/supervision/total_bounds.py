@@ -42,26 +42,19 @@ def refuse_infeasible(
         too_high = least[k] > size[k]
         total, whole = compared(least[k] if too_high else most[k], size[k])
         side, relation = ("lower", "more") if too_high else ("upper", "less")
-        raise SupervisionError(
-            "",
-            f"{side} bounds that sum to {total}, {relation} than the whole of {whole}",
-            f"lower bounds that sum to at most {whole}, upper bounds to at least {whole}",
-            f"{'lower' if too_high else 'raise'} the {side} bounds of this bag",
-            bag=ids[k],
-        )
+        found = f"{side} bounds that sum to {total}, {relation} than the whole of {whole}"
+        allowed = f"lower bounds that sum to at most {whole}, upper bounds to at least {whole}"
+        advice = f"{'lower' if too_high else 'raise'} the {side} bounds of this bag"
+        raise SupervisionError("", found, allowed, advice, bag=ids[k])
 
 
 def scaled_totals(values: FloatArray, size: FloatArray, ids: Sequence[Hashable]) -> FloatArray:
     """Return totals without unknown cells, scaled so that those of a bag sum to its size."""
     sums = values.sum(axis=1)
     for k in np.flatnonzero(sums <= 0).tolist():
-        raise SupervisionError(
-            "",
-            "totals that are all 0",
-            "totals with a positive sum where they are to be normalized",
-            "correct them, or leave the cells missing if they are not known",
-            bag=ids[k],
-        )
+        allowed = "totals with a positive sum where they are to be normalized"
+        advice = "correct them, or leave the cells missing if they are not known"
+        raise SupervisionError("", "totals that are all 0", allowed, advice, bag=ids[k])
     return values * (size / sums)[:, None]
 
 

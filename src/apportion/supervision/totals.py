@@ -282,13 +282,10 @@ class Totals:
         high_values = np.where(np.isnan(high_values), no_bound, high_values)
         for k, h in zip(*np.nonzero(low_values > high_values), strict=True):
             least, most = compared(low_values[k, h], high_values[k, h])
-            raise SupervisionError(
-                f"class {low.classes[h]!r}",
-                f"a lower bound of {least} above its upper bound of {most}",
-                "lower bounds up to the upper bound",
-                "exchange or correct the two",
-                bag=low.ids[k],
-            )
+            found = f"a lower bound of {least} above its upper bound of {most}"
+            allowed, advice = "lower bounds up to the upper bound", "exchange or correct the two"
+            where = f"class {low.classes[h]!r}"
+            raise SupervisionError(where, found, allowed, advice, bag=low.ids[k])
         if unit == "count":
             return cls._make(low, low_values, high_values, "mass")
         size = np.ones(len(low_values))
@@ -343,14 +340,10 @@ class Totals:
             raise ValueError(f"{len(valid)} labels were given for {len(codes)} bag ids.")
         inside = codes >= 0
         for row in np.flatnonzero(inside & ~valid).tolist():
-            raise SupervisionError(
-                "",
-                "no label" if table is None else f"the shares {table.values[row].tolist()}",
-                "a label, or shares that sum to 1, for every row that is in a bag",
-                "correct the row, or give it no bag id",
-                row=row,
-                bag=ids[codes[row]],
-            )
+            found = "no label" if table is None else f"the shares {table.values[row].tolist()}"
+            allowed = "a label, or shares that sum to 1, for every row that is in a bag"
+            advice, bag = "correct the row, or give it no bag id", ids[codes[row]]
+            raise SupervisionError("", found, allowed, advice, row=row, bag=bag)
         masses = np.zeros((len(ids), len(names)))
         if table is None:
             columns = np.array([names.index(label) for label in distinct], dtype=np.intp)
@@ -413,13 +406,9 @@ def sorted_classes(labels: Sequence[Hashable]) -> tuple[AnyArray, IntArray]:
 def _nonnegative(cells: Cells, noun: str) -> FloatArray:
     """Return a copy of the values of a table; raise for a negative one."""
     for k, h in zip(*np.nonzero(cells.values < 0), strict=True):
-        raise SupervisionError(
-            f"class {cells.classes[h]!r}",
-            f"a negative {noun}, {cells.values[k, h]:g}",
-            f"{noun}s of 0 and more",
-            "correct it, or leave the cell missing if it is not known",
-            bag=cells.ids[k],
-        )
+        where, found = f"class {cells.classes[h]!r}", f"a negative {noun}, {cells.values[k, h]:g}"
+        advice = "correct it, or leave the cell missing if it is not known"
+        raise SupervisionError(where, found, f"{noun}s of 0 and more", advice, bag=cells.ids[k])
     return cells.values.copy()
 
 
@@ -432,10 +421,8 @@ def _refuse_shares_above_one(cells: Cells, tolerance: float) -> None:
         positive = np.maximum(values[k], 0.0).sum()
         unclear = bool((np.isnan(cells.values[k]) | (values[k] < 0)).any())
         in_percent = 98.0 <= positive <= 102.0 or (unclear and 2.0 <= share <= 100.0)
-        where, found = (
-            f"class {cells.classes[h]!r}",
-            f"a share of {compared(share, 1.0)[0]}, above 1",
-        )
+        where = f"class {cells.classes[h]!r}"
+        found = f"a share of {compared(share, 1.0)[0]}, above 1"
         advice = (
             "use Totals.from_counts for counts, Totals.from_durations for durations, or "
             "normalize=True to divide by the bag's sum"

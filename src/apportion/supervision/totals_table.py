@@ -76,12 +76,9 @@ def read_totals(sheet: Sheet, bag_column: str, unit: Unit = "auto") -> TotalsTab
     bags = _names(sheet, ids)
     row, h = _numbered(bags), _numbered(name for _, name, _ in cells)
     if len(h) < 2:
-        raise FileError(
-            sheet.name,
-            f"only one class, {next(iter(h))!r}" if h else "no class",
-            "at least two columns of classes, or lines of at least two",
-            "add a column, or lines, for every class",
-        )
+        found = f"only one class, {next(iter(h))!r}" if h else "no class"
+        allowed = "at least two columns of classes, or lines of at least two"
+        raise FileError(sheet.name, found, allowed, "add a column, or lines, for every class")
     values = np.full((len(row), len(h)), absent)
     first: dict[tuple[str, str], int] = {}
     signed, bare = False, None
@@ -89,26 +86,18 @@ def read_totals(sheet: Sheet, bag_column: str, unit: Unit = "auto") -> TotalsTab
     for i, name, column in cells:
         j = first.setdefault((bags[i], name), i)
         if j != i:
-            raise FileError(
-                f"{sheet.name}, {sheet.places[j]} and {sheet.places[i]}",
-                f"the {repeated.format(name, bags[i])} twice",
-                "one line for each",
-                "drop one of the two lines",
-            )
+            where = f"{sheet.name}, {sheet.places[j]} and {sheet.places[i]}"
+            found = f"the {repeated.format(name, bags[i])} twice"
+            raise FileError(where, found, "one line for each", "drop one of the two lines")
         number, in_percent = _number(amounts[column][i], sheet, i, column)
         values[row[bags[i]], h[name]] = number
         signed |= in_percent
         if bare is None and number > 0 and not in_percent:
             bare = i, column
     if signed and bare is not None:
-        raise FileError(
-            "",
-            "a number without a percent sign, where others have it",
-            "the sign in all cells, or in none",
-            "add it where it is missing",
-            place=sheet.place(bare[0]),
-            column=bare[1],
-        )
+        found = "a number without a percent sign, where others have it"
+        allowed = "the sign in all cells, or in none"
+        raise _bad_cell(sheet, *bare, found, allowed, "add the sign where it is missing")
     if signed and unit == "count":
         allowed = hint("counts, as {unit:count} says")
         raise FileError(sheet.name, "percentages", allowed, hint("leave out {unit}"))
@@ -183,14 +172,8 @@ def _names(sheet: Sheet, column: str) -> list[str]:
     cells = sheet.column(column)
     for i, cell in enumerate(cells):
         if _is_blank(cell):
-            raise FileError(
-                "",
-                "an empty cell",
-                "a name in every line",
-                "fill the cell",
-                place=sheet.place(i),
-                column=column,
-            )
+            allowed = "a name in every line"
+            raise _bad_cell(sheet, i, column, "an empty cell", allowed, "fill the cell")
     return [plain_name(cell) for cell in cells]
 
 
@@ -205,15 +188,16 @@ def _number(cell: Any, sheet: Sheet, i: int, column: str) -> tuple[float, bool]:
     except (TypeError, ValueError):
         number = np.nan
     if not (np.isfinite(number) and number >= 0):
-        raise FileError(
-            "",
-            repr(cell),
-            "shares, percentages or counts of 0 and more, or an empty cell for 'not known'",
-            hint("correct the cell; durations are for a diary ({diary})"),
-            place=sheet.place(i),
-            column=column,
-        )
+        allowed = "shares, percentages or counts of 0 and more, or an empty cell for 'not known'"
+        advice = hint("correct the cell; durations are for a diary ({diary})")
+        raise _bad_cell(sheet, i, column, repr(cell), allowed, advice)
     return number, in_percent
+
+
+def _bad_cell(
+    sheet: Sheet, i: int, column: str, found: str, allowed: str, advice: str
+) -> FileError:
+    return FileError("", found, allowed, advice, place=sheet.place(i), column=column)
 
 
 def _is_blank(cell: Any) -> bool:

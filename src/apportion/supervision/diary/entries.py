@@ -113,9 +113,7 @@ def read_entries(
         used |= {"activity", "duration"} if duration else {"activity"}
         if duration is None and "start" not in periods.roles:
             found = f"activities in {activity!r} without durations"
-            allowed = (
-                "a column 'duration', 'hours' or 'share', or 'start' and 'end' of every activity"
-            )
+            allowed = "a column 'duration', 'hours' or 'share', or 'start' and 'end' of each one"
             advice = (
                 "add one, or say which column it is, e.g. {diary_column:duration=Dauer}; if "
                 "{column!r} is itself an activity, rename it"

@@ -136,12 +136,9 @@ def entry_totals(
             some = f"({len(titles)} of {len(mask)}): {name_some(titles, 3)}"
             notes.append(f"entries {treatment} {some}")
     if left_out.all():
-        raise DiaryError(
-            entries.source,
-            f"no entry that these rules keep: {'; '.join(notes)}",
-            "at least one entry that is used",
-            hint("fill in the diary, or use other rules ({uncovered}, {part})"),
-        )
+        found = f"no entry that these rules keep: {'; '.join(notes)}"
+        advice = hint("fill in the diary, or use other rules ({uncovered}, {part})")
+        raise DiaryError(entries.source, found, "at least one entry that is used", advice)
     kept = np.flatnonzero(~left_out)
     ids = _ids(entries.take(kept), several)
     totals, never = _totals(

@@ -170,12 +170,9 @@ def _read(
     column = find_roles(table.names, EVENT_ROLES, columns, "the events").column
     for role in ("start", "sensor"):
         if role not in column:
-            raise DiaryError(
-                "the events",
-                f"no column of the {role} among {name_some(map(repr, table.names), 12)}",
-                f"a column {role!r}",
-                hint(f"add it, or say which column it is with {{{role}}}"),
-            )
+            found = f"no column of the {role} among {name_some(map(repr, table.names), 12)}"
+            advice = hint(f"add it, or say which column it is with {{{role}}}")
+            raise DiaryError("the events", found, f"a column {role!r}", advice)
     who, names = np.zeros(table.n_samples, dtype=np.intp), None
     if "participant" in column:
         who, names = table.named_codes(column["participant"], "participant")
