@@ -122,7 +122,7 @@ def test_rows_in_another_order_show_each_time_once(zone, step, order, random):
         np.testing.assert_array_equal(np.sort(found), np.sort(stamps(moments)))
 
 
-def test_pairs_out_of_order_are_told_by_what_is_repeated():
+def test_in_pairs_out_of_order_the_repeated_time_is_the_second():
     times = [START.replace(minute=minute) for minute in (30, 0, 0, 30)]
     found = to_absolute(times, "Europe/London")
     first, second = utc("2024-10-27T00:00"), utc("2024-10-27T01:00")
@@ -131,7 +131,7 @@ def test_pairs_out_of_order_are_told_by_what_is_repeated():
 
 
 @given(st.sampled_from(sorted(BACK)), st.integers(2, 4), st.randoms(use_true_random=False))
-def test_participants_are_told_apart_by_their_own_order(zone, people, random):
+def test_each_participants_own_order_decides(zone, people, random):
     moments = chronological(BACK[zone], 90, 10, 18)
     left = {who: list(moments) for who in range(people)}
     rows = []
@@ -323,7 +323,7 @@ def test_dates_are_their_midnights(times):
 
 
 @given(clock_times)
-def test_another_form_of_text_is_read_as_it_is_said(times):
+def test_another_form_of_text_is_read_by_its_format(times):
     form = "%d.%m.%Y um %H:%M:%S"
     found = read_times([one.strftime(form) for one in times], time_format=form)
     np.testing.assert_array_equal(found.values, stamps(times))
@@ -401,7 +401,7 @@ def test_durations_and_the_like_are_no_times(column):
         read_times(column)
 
 
-def test_milliseconds_are_told():
+def test_milliseconds_are_recognized():
     with pytest.raises(DiaryError, match="divide milliseconds by 1000"):
         read_times([1_709_537_400_000])
 

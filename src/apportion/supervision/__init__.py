@@ -1,6 +1,6 @@
 """Supervision: what is known about the classes of groups of rows, as bounds on class totals.
 
-`Totals` are the totals of bags, `match_bags` matches them with rows, and `diagnose` says which
+`Totals` are the totals of bags, `match_bags` matches them with rows, and `diagnose` finds which
 classes they can tell apart. `apportion.supervision.diary` turns diaries into bags and totals.
 """
 

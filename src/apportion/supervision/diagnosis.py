@@ -187,7 +187,7 @@ def _findings(
     alike = pairwise <= _NOTHING
     limit = "" if exact else "as far as the totals are known, "
     sentences = []
-    for group, names in _groups(alike, classes):
+    for group, names in _related_groups(alike, classes):
         shares = mean[group] / mean[group].sum()
         ratio = (
             "have equal shares everywhere, and exchanging them changes nothing that the totals say"
@@ -196,7 +196,7 @@ def _findings(
             "the size of groups of similar rows is left to go by"
         )
         sentences.append(f"The totals do not tell {names} apart: {limit}they {ratio}.")
-    for group, names in _groups(~alike & (pairwise * weight < _WEAK), classes):
+    for group, names in _related_groups(~alike & (pairwise * weight < _WEAK), classes):
         weakest = np.nanmin(pairwise[np.ix_(group, group)])
         sentences.append(
             f"The totals hardly tell {names} apart: they stand in almost the same ratio everywhere "
@@ -205,7 +205,7 @@ def _findings(
     return tuple(sentences)
 
 
-def _groups(related: AnyArray, classes: list[Any]) -> Iterator[tuple[list[int], str]]:
+def _related_groups(related: AnyArray, classes: list[Any]) -> Iterator[tuple[list[int], str]]:
     """Yield the sets of classes that are related, directly or through others, and their names."""
     _, label = connected_components(np.nan_to_num(related), directed=False)
     for g in range(label.max(initial=-1) + 1):

@@ -67,14 +67,14 @@ def without_rounding_errors(
     that: 0.3 + 0.6999999999 + 2.0000000001 rows are 3, but 0.3 + 0.6999999999 + 2 are not, and no
     projection could ever meet such masses.
     """
-    low, high = _rounded(lower), _rounded(upper)
+    low, high = _nearly_whole_rounded(lower), _nearly_whole_rounded(upper)
     exact = np.all(low == high, axis=1)
     low = _summing_to(sizes, low, exact | (low.sum(axis=1) > sizes))
     high = np.where(exact[:, None], low, _summing_to(sizes, high, high.sum(axis=1) < sizes))
     return low, np.maximum(low, high)
 
 
-def _rounded(masses: FloatArray) -> FloatArray:
+def _nearly_whole_rounded(masses: FloatArray) -> FloatArray:
     whole = np.rint(masses)
     return np.where(np.abs(masses - whole) <= 1e-9 * np.maximum(whole, 1.0), whole, masses)
 

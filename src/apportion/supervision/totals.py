@@ -41,6 +41,15 @@ SHARES_SUM_WITHIN = 0.011
 """Shares that are printed with two digits sum to 1 within this."""
 
 
+def unit_of_sums(sums: FloatArray) -> Literal["share", "percent"] | None:
+    """Return the unit of numbers by their sums: shares sum to 1, percentages to 100."""
+    if sums.size and np.all(np.abs(sums - 1.0) <= SHARES_SUM_WITHIN):
+        return "share"
+    if sums.size and np.all(np.abs(sums - 100.0) <= 100.0 * SHARES_SUM_WITHIN):
+        return "percent"
+    return None
+
+
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Totals:
     """Lower and upper class totals of every bag, as shares of the bag or as masses (row counts).
@@ -413,7 +422,7 @@ def _nonnegative(cells: Cells, noun: str) -> FloatArray:
 
 
 def _refuse_shares_above_one(cells: Cells, tolerance: float) -> None:
-    """Raise for shares above 1, and say so where they look like percentages."""
+    """Raise for shares above 1; the message tells where they look like percentages."""
     values = np.nan_to_num(cells.values)
     for k in np.flatnonzero((values > 1 + tolerance).any(axis=1)).tolist():
         h = int(np.argmax(values[k]))

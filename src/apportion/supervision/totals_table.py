@@ -12,12 +12,13 @@ from apportion._io.sheet import Sheet
 from apportion._io.tables import first_called, is_missing, plain_name
 from apportion._utils.typing import FloatArray
 from apportion.exceptions import FileError, compared, hint
-from apportion.supervision.totals import SHARES_SUM_WITHIN, Totals
+from apportion.supervision.totals import SHARES_SUM_WITHIN, Totals, unit_of_sums
 
 Unit = Literal["auto", "share", "percent", "count"]
 
 _BAG = ("bag", "bags", "group", "id")
 _CLASS = ("class", "label", "activity")
+_OTHER_UNIT = hint("correct the line, or give the unit of the numbers with {unit}")
 _AMOUNT = ("share", "percent", "count", "amount", "total", "value", "proportion")
 
 
@@ -53,7 +54,7 @@ def read_totals(sheet: Sheet, bag_column: str, unit: Unit = "auto") -> TotalsTab
     bag_column : str
         The column of bag ids in the rows.
     unit : {"auto", "share", "percent", "count"}, default="auto"
-        What the numbers are; a percent sign tells, too. `"auto"`: shares or percentages where
+        What the numbers are; a percent sign decides, too. `"auto"`: shares or percentages where
         every bag sums to 1 or 100, counts where all are whole numbers.
 
     Returns
@@ -65,7 +66,7 @@ def read_totals(sheet: Sheet, bag_column: str, unit: Unit = "auto") -> TotalsTab
     label, amount = first_called(others, _CLASS), first_called(others, _AMOUNT)
     lines = range(len(sheet.rows))
     if label is not None and amount is not None:
-        labels = _names(sheet, label)
+        labels = _names_in_column(sheet, label)
         cells = [(i, labels[i], amount) for i in lines]
         absent, repeated = 0.0, "class {!r} of bag {!r}"
         if unit == "auto" and amount.casefold() in ("share", "percent", "count"):
@@ -73,7 +74,7 @@ def read_totals(sheet: Sheet, bag_column: str, unit: Unit = "auto") -> TotalsTab
     else:
         cells = [(i, name, name) for name in others for i in lines]
         absent, repeated = np.nan, "bag {1!r}"
-    bags = _names(sheet, ids)
+    bags = _names_in_column(sheet, ids)
     row, h = _numbered(bags), _numbered(name for _, name, _ in cells)
     if len(h) < 2:
         found = f"only one class, {next(iter(h))!r}" if h else "no class"
@@ -89,7 +90,7 @@ def read_totals(sheet: Sheet, bag_column: str, unit: Unit = "auto") -> TotalsTab
             where = f"{sheet.name}, {sheet.places[j]} and {sheet.places[i]}"
             found = f"the {repeated.format(name, bags[i])} twice"
             raise FileError(where, found, "one line for each", "drop one of the two lines")
-        number, in_percent = _number(amounts[column][i], sheet, i, column)
+        number, in_percent = _cell_number(amounts[column][i], sheet, i, column)
         values[row[bags[i]], h[name]] = number
         signed |= in_percent
         if bare is None and number > 0 and not in_percent:
@@ -106,10 +107,10 @@ def read_totals(sheet: Sheet, bag_column: str, unit: Unit = "auto") -> TotalsTab
     line = dict(zip(reversed(bags), reversed(lines), strict=True))
     places = {bag: sheet.place(line[bag]) for bag in row}
     if signed or unit == "auto":
-        unit = "percent" if signed else _usual_unit(values, list(places.values()))
+        unit = "percent" if signed else _unit_by_sums(values, list(places.values()))
     if unit != "count":
         whole = 100.0 if unit == "percent" else 1.0
-        _refuse_wrong_sums(values, places, whole)
+        _refuse_other_sums(values, places, whole)
         values = values / whole
     table = {bag: dict(zip(h, values[k].tolist(), strict=True)) for bag, k in row.items()}
     if unit == "count":
@@ -121,54 +122,41 @@ def _numbered(names: Iterable[str]) -> dict[str, int]:
     return {name: k for k, name in enumerate(dict.fromkeys(names))}
 
 
-def _usual_unit(values: FloatArray, places: Sequence[str]) -> Unit:
+def _unit_by_sums(values: FloatArray, places: Sequence[str]) -> Unit:
     """Return what numbers must be, by their sums."""
     complete = np.flatnonzero(~np.isnan(values).any(axis=1))
     if not complete.size and np.nanmax(values) <= 1.0:
         return "share"
     if not complete.size:
-        raise FileError(
-            "",
-            "a total that is not known, as in every other bag, so that no sum tells the unit",
-            "shares up to 1, percentages or counts of rows",
-            hint("give the unit of the numbers with {unit}"),
-            place=places[0],
-        )
+        found = "a total that is not known, as in every other bag, so that no sum tells the unit"
+        allowed = "shares up to 1, percentages or counts of rows"
+        advice = hint("give the unit of the numbers with {unit}")
+        raise FileError("", found, allowed, advice, place=places[0])
     sums = values[complete].sum(axis=1)
-    shares = np.abs(sums - 1.0) <= SHARES_SUM_WITHIN
-    percentages = np.abs(sums - 100.0) <= 100 * SHARES_SUM_WITHIN
-    if shares.all():
-        return "share"
-    if percentages.all():
-        return "percent"
+    unit = unit_of_sums(sums)
+    if unit is not None:
+        return unit
     if np.all(values[complete] == np.rint(values[complete])):
         return "count"
+    shares, percentages = (np.abs(sums / x - 1.0) <= SHARES_SUM_WITHIN for x in (1.0, 100.0))
     odd = int(np.argmin(shares if shares.sum() >= percentages.sum() else percentages))
-    raise FileError(
-        "",
-        f"totals that sum to {compared(sums[odd], 1.0, 100.0)[0]}",
-        "shares that sum to 1, percentages that sum to 100, or counts of rows",
-        hint("correct the line, or give the unit of the numbers with {unit}"),
-        place=places[complete[odd]],
-    )
+    found = f"totals that sum to {compared(sums[odd], 1.0, 100.0)[0]}"
+    allowed = "shares that sum to 1, percentages that sum to 100, or counts of rows"
+    raise FileError("", found, allowed, _OTHER_UNIT, place=places[complete[odd]])
 
 
-def _refuse_wrong_sums(values: FloatArray, places: dict[str, str], whole: float) -> None:
+def _refuse_other_sums(values: FloatArray, places: dict[str, str], whole: float) -> None:
     sums, unknown = np.nansum(values, axis=1), ~np.all(~np.isnan(values), axis=1)
     short = ~unknown & (sums < whole * (1.0 - SHARES_SUM_WITHIN))
     for k in np.flatnonzero(short | (sums > whole * (1.0 + SHARES_SUM_WITHIN))).tolist():
         bag, place = list(places.items())[k]
-        raise FileError(
-            "",
-            f"{'shares' if whole == 1.0 else 'percentages'} that sum to "
-            f"{compared(sums[k], whole)[0]}",
-            f"a sum of {'at most ' * bool(unknown[k])}{whole:g}",
-            hint("correct the line, or give the unit of the numbers with {unit}"),
-            place=f"{place} (bag {bag!r})",
-        )
+        noun = "shares" if whole == 1.0 else "percentages"
+        found = f"{noun} that sum to {compared(sums[k], whole)[0]}"
+        allowed = f"a sum of {'at most ' * bool(unknown[k])}{whole:g}"
+        raise FileError("", found, allowed, _OTHER_UNIT, place=f"{place} (bag {bag!r})")
 
 
-def _names(sheet: Sheet, column: str) -> list[str]:
+def _names_in_column(sheet: Sheet, column: str) -> list[str]:
     cells = sheet.column(column)
     for i, cell in enumerate(cells):
         if _is_blank(cell):
@@ -177,7 +165,7 @@ def _names(sheet: Sheet, column: str) -> list[str]:
     return [plain_name(cell) for cell in cells]
 
 
-def _number(cell: Any, sheet: Sheet, i: int, column: str) -> tuple[float, bool]:
+def _cell_number(cell: Any, sheet: Sheet, i: int, column: str) -> tuple[float, bool]:
     """Return the number in a cell, NaN where it is empty, and whether it has a percent sign."""
     if _is_blank(cell):
         return np.nan, False

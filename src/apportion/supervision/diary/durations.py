@@ -102,9 +102,9 @@ def _read_value(cell: Any) -> Amount:
 
 def _read_text(text: str) -> Amount | None:
     if _BARE.fullmatch(text):
-        return Amount("bare", _number(text))
+        return Amount("bare", _decimal(text))
     if match := _PERCENT.fullmatch(text):
-        return Amount("share", _number(match[1]) / 100.0)
+        return Amount("share", _decimal(match[1]) / 100.0)
     if match := _CLOCK.fullmatch(text) or _WORDS.fullmatch(text):
         return _of_parts(match.groups())
     if match := _HOURS_AND.fullmatch(text):
@@ -114,14 +114,15 @@ def _read_text(text: str) -> Amount | None:
 
 def _of_parts(texts: Sequence[str | None]) -> Amount | None:
     """Return hours, minutes and seconds together; only the last one given may be a fraction."""
-    parts = [(_number(text), unit) for text, unit in zip(texts, (3600, 60, 1), strict=True) if text]
+    units = (3600, 60, 1)
+    parts = [(_decimal(text), unit) for text, unit in zip(texts, units, strict=True) if text]
     whole = all(number.is_integer() for number, _ in parts[:-1])
     if not whole or any(number >= 60 for number, _ in parts[1:]):
         return None
     return Amount("seconds", sum(number * unit for number, unit in parts))
 
 
-def _number(text: str) -> float:
+def _decimal(text: str) -> float:
     if _THOUSANDS.fullmatch(text):
         raise ValueError("a comma that may separate thousands or decimals")
     return float(text.replace(",", "."))

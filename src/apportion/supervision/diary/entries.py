@@ -14,7 +14,7 @@ from apportion.exceptions import DiaryError, hint, name_some
 from apportion.supervision.diary.column_roles import Roles, bad_cell
 from apportion.supervision.diary.durations import UNITS, Amount, read_amount, unit_in_name
 from apportion.supervision.diary.periods import Spans, names_in, read_periods
-from apportion.supervision.totals import SHARES_SUM_WITHIN
+from apportion.supervision.totals import unit_of_sums
 
 
 @dataclass(frozen=True)
@@ -221,19 +221,11 @@ def _in_units(
         return seconds, shares, None
     if unit == "auto":
         with_unit = ~np.isnan(seconds) | ~np.isnan(shares)
-        unit = _usual_unit(bare[is_bare.any(axis=1) & ~with_unit.any(axis=1)])
+        only_bare = is_bare.any(axis=1) & ~with_unit.any(axis=1)
+        unit = unit_of_sums(np.nansum(bare[only_bare], axis=1)) or "hours"
     table = shares if _is_share(unit) else seconds
     table[is_bare] = bare[is_bare] * UNITS[unit]
     return seconds, shares, unit
-
-
-def _usual_unit(bare: FloatArray) -> str:
-    """Return what numbers without a unit must be, by the sums of entries without other numbers."""
-    sums = np.nansum(bare, axis=1)
-    for unit, whole in (("share", 1.0), ("percent", 100.0)):
-        if sums.size and np.all(np.abs(sums - whole) <= whole * SHARES_SUM_WITHIN):
-            return unit
-    return "hours"
 
 
 def _is_share(unit: str) -> bool:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from apportion._utils.typing import FloatArray, IntArray
+from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.exceptions import Advice, DiaryError, compared, counted, hint, name_some
 from apportion.supervision.diary.diary_rules import DiaryRules
 from apportion.supervision.diary.duration_bounds import (
@@ -22,7 +22,7 @@ UNKNOWN = "unknown"
 
 _NOTHING = 1e-9
 _WHOLE = 0.999
-"""A period of which this share was recorded is not said to be recorded in part."""
+"""A period of which this share was recorded does not count as recorded in part."""
 
 _HIDDEN = 0.01
 """The largest share of a period that the length of windows may hide."""
@@ -99,9 +99,8 @@ def entry_totals(
         tolerance = 60.0 * float(rules.tolerance)
     slack = _slack(entries, step, window, recorded, rules)
     rounding = max(0.5 * step, tolerance)
-    length, slack, finding, notes = _accounted_time(
-        entries, period, recorded, rounding, slack, rules
-    )
+    accounted = _accounted_time(entries, period, recorded, rounding, slack, rules)
+    length, slack, finding, notes = accounted
     slack = slack + np.where(np.isnan(entries.shares).all(axis=1), 0.0, SHARES_SUM_WITHIN * length)
     durations = reported_durations(entries.seconds, entries.shares, length, tolerance, rules)
     bounds = recorded_bounds(durations, length, recorded, slack, rules)
@@ -116,25 +115,19 @@ def entry_totals(
     whole = "their period" if np.array_equal(length, period) else "the time they account for"
     multiples = f" (all durations are multiples of {step / 60:g} min)" if step else ""
     rounded = bounds.rounded & (np.abs(total - length) > 1.0)
+    like_whole = "that were recorded in part: what was recorded is taken to be like the whole"
+    explained = f"that miss {whole} by no more than rounding explains{multiples} are scaled to it"
     for mask, treatment in (
         (silent, "that say nothing are left out"),
-        (
-            rounded,
-            f"that miss {whole} by no more than rounding explains{multiples} are scaled to it",
-        ),
+        (rounded, explained),
         (bounds.too_long, f"that exceed {whole} are scaled down to it"),
         (bounds.uncovered & ~silent, f"that do not cover {whole} are left out"),
         (bounds.hardly_recorded, "that were recorded to less than 95 % are left out"),
         (in_part & bounds.within, "that were recorded in part are known within bounds"),
-        (
-            in_part & ~bounds.within,
-            "that were recorded in part: what was recorded is taken to be like the whole",
-        ),
+        (in_part & ~bounds.within, like_whole),
     ):
         if mask.any():
-            titles = [entries.title(k) for k in np.flatnonzero(mask).tolist()]
-            some = f"({len(titles)} of {len(mask)}): {name_some(titles, 3)}"
-            notes.append(f"entries {treatment} {some}")
+            notes.append(f"entries {treatment} {_some_titles(entries, mask, len(mask))}")
     if left_out.all():
         found = f"no entry that these rules keep: {'; '.join(notes)}"
         advice = hint("fill in the diary, or use other rules ({uncovered}, {part})")
@@ -150,6 +143,12 @@ def entry_totals(
             f"{name_some(map(repr, never), 12)}"
         )
     return EntryTotals(kept, ids, totals, never, finding, notes)
+
+
+def _some_titles(entries: Entries, mask: BoolArray, n: int) -> str:
+    """Return how many of n entries a mask selects, and the first few of them."""
+    titles = [entries.title(k) for k in np.flatnonzero(mask).tolist()]
+    return f"({len(titles)} of {n}): {name_some(titles, 3)}"
 
 
 def _accounted_time(
@@ -216,12 +215,10 @@ def _accounted_time(
         fits = total <= recorded + near
         finding = f"{rules.in_words('covers', 'recording')}: {sums}"
         notes = [f"{finding}; {together}"]
-        longer = [entries.title(k) for k in np.flatnonzero(telling & ~fits).tolist()]
-        if longer:
-            notes.append(
-                "entries that sum to more than was recorded account for their period "
-                f"({len(longer)} of {n}): {name_some(longer, 3)}"
-            )
+        longer = telling & ~fits
+        if longer.any():
+            treatment = "entries that sum to more than was recorded account for their period"
+            notes.append(f"{treatment} {_some_titles(entries, longer, n)}")
         length = np.where(fits, recorded, period)
         slack = np.where(fits, np.maximum(slack, near), slack)
         return length, slack, finding, notes

@@ -116,7 +116,7 @@ def windows_of_events(
     """
     length = round(window_seconds(every) * SECOND)
     with located_rows(place or (lambda row: f"row {row} of the events")):
-        read = _read(ColumnTable(events), columns or {}, timezone, time_format)
+        read = _read_events(ColumnTable(events), columns or {}, timezone, time_format)
     first, number = _window_grid(read, length)
     n_windows, n_sensors = int(number.sum()), len(read.sensors)
     if n_windows * n_sensors > _MOST_CELLS:
@@ -161,7 +161,7 @@ class _Events:
     notes: tuple[str, ...]
 
 
-def _read(
+def _read_events(
     table: ColumnTable,
     columns: Mapping[str, str | None],
     timezone: str | None,
@@ -182,7 +182,7 @@ def _read(
     starts = clock.values if zone is None else starts_to_absolute(clock.values, zone, who)
     ends, notes = None, ["no event has an end: events are counted as moments"]
     if "end" in column:
-        has_end, ends = _ends(table, column["end"], clock, time_format)
+        has_end, ends = _read_ends(table, column["end"], clock, time_format)
         if ends is not None:
             ends = ends if zone is None else ends_to_absolute(ends, zone, starts)
             ends, notes = _closed(who, sensor, starts, has_end, ends)
@@ -193,7 +193,7 @@ def _read(
     return _Events(who, names, sensor, sensors, starts, ends, absolute, zone_name, tuple(notes))
 
 
-def _ends(
+def _read_ends(
     table: ColumnTable, column: str, starts: Instants, time_format: str | None
 ) -> tuple[BoolArray, IntArray | None]:
     """Return which events have an end, and the ends; None where no event has one."""
@@ -204,9 +204,10 @@ def _ends(
     if not has_end.any():
         return has_end, None
     # An empty cell takes any end, which is replaced later, so that rows keep their numbers.
-    any_end = cells[int(np.argmax(has_end))]
-    filled = [cell if given else any_end for cell, given in zip(cells, has_end, strict=True)]
-    return has_end, read_times(filled, column, time_format=time_format, like=starts).values
+    if not has_end.all():
+        any_end = cells[int(np.argmax(has_end))]
+        values = [cell if given else any_end for cell, given in zip(cells, has_end, strict=True)]
+    return has_end, read_times(values, column, time_format=time_format, like=starts).values
 
 
 def _closed(
@@ -227,7 +228,7 @@ def _closed(
     np.maximum.at(latest, who, ends)
     order = np.lexsort([starts, sensor, who])
     following = np.append(starts[order][1:], 0)
-    same = np.append(~_changes(who[order], sensor[order]), False)
+    same = np.append(~_lane_changes(who[order], sensor[order]), False)
     until = np.empty_like(starts)
     until[order] = np.where(same, following, latest[who[order]])
     note = (
@@ -237,7 +238,7 @@ def _closed(
     return np.where(has_end, ends, until), [note]
 
 
-def _changes(who: IntArray, sensor: IntArray) -> BoolArray:
+def _lane_changes(who: IntArray, sensor: IntArray) -> BoolArray:
     """Return between which sorted events the participant or the sensor changes."""
     return (np.diff(who) != 0) | (np.diff(sensor) != 0)
 
@@ -257,13 +258,13 @@ def _window_grid(events: _Events, length: int) -> tuple[IntArray, IntArray]:
     return first, -((first - last) // length)
 
 
-def _joined(events: _Events) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+def _joined_events(events: _Events) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return participants, sensors, starts and ends, with overlapping events of a sensor joined."""
     assert events.ends is not None
     order = np.lexsort([events.starts, events.sensor, events.who])
     who, sensor = events.who[order], events.sensor[order]
     start, end = events.starts[order], events.ends[order]
-    lane = np.cumsum(np.append(0, _changes(who, sensor)))
+    lane = np.cumsum(np.append(0, _lane_changes(who, sensor)))
     # The latest end so far within a lane: ranks rise from lane to lane, so that one running
     # maximum over all lanes suffices.
     moments, rank = np.unique(end, return_inverse=True)
@@ -283,7 +284,7 @@ def _seconds_on(
     A joined event covers all windows from its first to its last one: differences that are summed
     up add these, and what it does not cover of the two is subtracted.
     """
-    who, sensor, start, end = _joined(events)
+    who, sensor, start, end = _joined_events(events)
     lasting = end > start
     who, sensor, start, end = who[lasting], sensor[lasting], start[lasting], end[lasting]
     low, uncovered_low = np.divmod(start - first[who], length)

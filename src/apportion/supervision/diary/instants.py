@@ -55,14 +55,14 @@ def read_times(
     -------
     Instants
     """
-    instants = _read(values, column, time_format)
+    instants = _instants_of(values, column, time_format)
     if like is not None and instants.absolute != like.absolute:
         found = f"times {'with' if instants.absolute else 'without'} a zone"
         raise bad_cell(0, column, found, "the same form as that of the starts", "write them alike")
     return instants
 
 
-def _read(values: Any, column: str | None, time_format: str | None) -> Instants:
+def _instants_of(values: Any, column: str | None, time_format: str | None) -> Instants:
     series = nw.from_native(values, pass_through=True, series_only=True, allow_series=True)
     if isinstance(series, nw.Series):
         if isinstance(series.dtype, nw.Datetime):

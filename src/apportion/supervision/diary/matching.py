@@ -181,10 +181,10 @@ def diary_bags(
             spans = entries.spans.in_zone(zone, day_begin(day_start))
         codes = entries_by_time(entries, recording, owners, spans)
         notes += _changed_days(entries, *spans)
-    return _bags(entries, recording, codes, spans, rules, zone, notes)
+    return _matched_bags(entries, recording, codes, spans, rules, zone, notes)
 
 
-def _bags(
+def _matched_bags(
     entries: Entries,
     recording: Recording,
     codes: IntArray,
@@ -211,7 +211,7 @@ def _bags(
     bag_of = np.full(n_entries + 1, -1)
     bag_of[kept] = np.arange(len(kept))
     bags = bag_of[worn]
-    starts, ends, ahead = _shown(recording, zone)
+    starts, ends, ahead = _shown_times(recording, zone)
     return DiaryBags(
         bags=np.array([*result.ids, None], dtype=object)[bags],
         totals=result.totals,
@@ -230,7 +230,7 @@ def _bags(
     )
 
 
-def _shown(
+def _shown_times(
     recording: Recording, zone: ZoneInfo | None
 ) -> tuple[IntArray | None, IntArray | None, IntArray | None]:
     """Return `starts`, `ends` and `ahead` as clocks showed them."""

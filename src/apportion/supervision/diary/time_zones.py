@@ -87,7 +87,7 @@ def first_showing(clock: IntArray, zone: ZoneInfo) -> IntArray:
 
 def shown_by(moments: IntArray, zone: ZoneInfo) -> IntArray:
     """Return what clocks of a zone showed at these points in time."""
-    changes, offsets = _changes(moments, zone)
+    changes, offsets = _clock_changes(moments, zone)
     return moments + offsets[np.searchsorted(changes, moments, side="right")]
 
 
@@ -129,7 +129,7 @@ class _Offsets(NamedTuple):
 def _offsets_at(clock: IntArray, zone: ZoneInfo) -> _Offsets:
     # A change at UTC time u from offset a to offset b concerns the clock times from u + min(a, b)
     # to u + max(a, b): they were shown twice (a > b) or never (a < b). Others were shown once.
-    changes, offsets = _changes(clock, zone)
+    changes, offsets = _clock_changes(clock, zone)
     low = changes + np.minimum(offsets[:-1], offsets[1:])
     high = changes + np.maximum(offsets[:-1], offsets[1:])
     change = np.searchsorted(low, clock, side="right") - 1
@@ -137,7 +137,7 @@ def _offsets_at(clock: IntArray, zone: ZoneInfo) -> _Offsets:
     return _Offsets(offsets[change + 1 - ambiguous], offsets[change + 1], change)
 
 
-def _changes(clock: IntArray, zone: ZoneInfo) -> tuple[IntArray, IntArray]:
+def _clock_changes(clock: IntArray, zone: ZoneInfo) -> tuple[IntArray, IntArray]:
     """Return when clocks of a zone were changed near these times, and the offsets between."""
     near = np.unique(clock // DAY)[:, None] + np.arange(-1, 3)
     days = np.unique(np.clip(near, _FIRST_DAY, _LAST_DAY))
