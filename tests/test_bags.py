@@ -204,7 +204,7 @@ def test_nothing_known_is_uniform():
 
 @pytest.mark.parametrize("labels", [np.arange(20) % 2, list("ab" * 10)])
 def test_labels_of_rows_are_no_totals(labels):
-    with pytest.raises(SupervisionError, match=r"one value a row \(20\), while there are 4 bags"):
+    with pytest.raises(SupervisionError, match=r"one value per row \(20\), while there are 4 bags"):
         match_bags(20, bags=np.arange(20) % 4, proportions=labels)
     with pytest.raises(SupervisionError, match="known labels of rows are `y`"):
         match_bags(20, bags=np.arange(20) % 4, proportions=pd.Series(labels))

@@ -132,7 +132,7 @@ def test_windows_are_in_the_period_that_holds_their_middle(home):
     of_row, recorded = slow_match(windows, periods)
     used = [k for k in range(len(periods)) if k in of_row]
     if not used:
-        with pytest.raises(DiaryError, match=r"no entry|none in which the sensor was worn"):
+        with pytest.raises(DiaryError, match=r"no entry|none that lies in an entry"):
             diary_bags(rows, lines)
         return
     found = diary_bags(rows, lines, rules=DiaryRules(part="scale"))
@@ -460,14 +460,14 @@ def test_an_activity_called_unknown_takes_what_nobody_accounts_for():
         assert exact_hours(found, DAY) == {"sleep": 8.0, name: 16.0}
 
 
-def test_columns_that_are_not_used_are_told():
+def test_columns_that_are_not_used_are_noted():
     diary = [
         {"date": DAY, "period": "x", "start": "late", "hours": 3, "Notes": "hm", "remark": "ha",
          "mood": "fine", "sleep": "8h"}
     ]  # fmt: skip
     found = diary_bags(WINDOWS, diary, diary_columns={"note": ["mood"]})
-    told = next(note for note in found.notes if "not used" in note)
-    assert all(name in told for name in ("period", "start", "hours", "Notes", "remark", "mood"))
+    unused = next(note for note in found.notes if "not used" in note)
+    assert all(name in unused for name in ("period", "start", "hours", "Notes", "remark", "mood"))
     assert found.totals.classes.tolist() == ["sleep", UNKNOWN]
 
 
@@ -600,13 +600,13 @@ def test_windows_of_every_maker_give_the_same(form):
 
 
 def test_times_of_every_maker_give_the_same_names():
-    said = [(at(0), at(90)), (at(90), at(200))]
+    spans = [(at(0), at(90)), (at(90), at(200))]
     forms = [
-        [{"start": a, "end": b, "s": "100%"} for a, b in said],
-        [{"start": a.isoformat(), "end": str(b), "s": "100%"} for a, b in said],
-        pd.DataFrame([{"start": a, "end": b, "s": "100%"} for a, b in said]),
-        pl.DataFrame([{"start": a, "end": b, "s": "100%"} for a, b in said]),
-        {"start": np.array([a for a, _ in said], dtype="M8[s]"), "end": [b for _, b in said],
+        [{"start": a, "end": b, "s": "100%"} for a, b in spans],
+        [{"start": a.isoformat(), "end": str(b), "s": "100%"} for a, b in spans],
+        pd.DataFrame([{"start": a, "end": b, "s": "100%"} for a, b in spans]),
+        pl.DataFrame([{"start": a, "end": b, "s": "100%"} for a, b in spans]),
+        {"start": np.array([a for a, _ in spans], dtype="M8[s]"), "end": [b for _, b in spans],
          "s": ["100%", "100%"]},
     ]  # fmt: skip
     for form in forms:
@@ -635,11 +635,11 @@ def test_rules_decide_what_becomes_of_an_entry():
     assert shrunk.hours == {DAY: 24.0}
     assert shrunk.recorded_hours == {DAY: 12.0}
     for rules in (DiaryRules(part="drop"), DiaryRules(uncovered="drop")):
-        with pytest.raises(DiaryError, match="no entry that these rules leave"):
+        with pytest.raises(DiaryError, match="no entry that these rules keep"):
             diary_bags(half_day, diary, rules=rules)
 
 
-def test_what_is_left_out_is_told():
+def test_what_is_left_out_is_noted():
     rows = {"start": np.concatenate([HOURS, HOURS[:6] + 24, HOURS + 48, HOURS + 72])}
     diary = [
         {"date": "2024-03-04", "sleep": "8h", "tv": "16h"},

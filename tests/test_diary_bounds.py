@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from apportion.exceptions import DiaryError
 from apportion.supervision.diary import DiaryRules
-from apportion.supervision.diary.bounds import (
+from apportion.supervision.diary.duration_bounds import (
     Durations,
     recorded_bounds,
     reported_durations,
     rounding_step,
 )
 from apportion.supervision.diary.entries import Entries
-from apportion.supervision.diary.fit import UNKNOWN, fit_entries
+from apportion.supervision.diary.entry_totals import UNKNOWN, entry_totals
 
 SLOT = 600.0
 RULES = {
@@ -49,9 +49,9 @@ def bounds_of(seconds, length, recorded, tolerance=0.0, slack=0.0, shares=None, 
     seconds = np.atleast_2d(np.asarray(seconds, dtype=float))
     shares = np.full_like(seconds, np.nan) if shares is None else np.atleast_2d(shares)
     chosen = DiaryRules(**rules)
-    said = reported_durations(seconds, shares, np.array([length]), tolerance, chosen)
+    reports = reported_durations(seconds, shares, np.array([length]), tolerance, chosen)
     return recorded_bounds(
-        said, np.array([length]), np.array([recorded]), np.array([slack]), chosen
+        reports, np.array([length]), np.array([recorded]), np.array([slack]), chosen
     )
 
 
@@ -207,12 +207,12 @@ def test_the_rounding_step_is_the_longest_usual_divisor(minutes, window):
 
 def test_zeros_and_blanks_beside_times_are_within_the_tolerance_but_shares_are_exact():
     day = 86400.0
-    said = np.array([[3600.0, 0.0, np.nan, np.nan]])
+    reports = np.array([[3600.0, 0.0, np.nan, np.nan]])
     shares = np.array([[np.nan, np.nan, np.nan, 0.5]])
-    found = reported_durations(said, shares, np.array([day]), 600.0, DiaryRules())
+    found = reported_durations(reports, shares, np.array([day]), 600.0, DiaryRules())
     np.testing.assert_array_equal(found.most - found.reported, [[600, 600, 600, 0]])
     np.testing.assert_array_equal(found.reported - found.least, [[600, 0, 0, 0]])
-    only_shares = reported_durations(said * np.nan, shares, np.array([day]), 600.0, DiaryRules())
+    only_shares = reported_durations(reports * np.nan, shares, np.array([day]), 600.0, DiaryRules())
     np.testing.assert_array_equal(only_shares.least, only_shares.most)
 
 
@@ -238,6 +238,7 @@ def entries(draw):
                 shares[k, h] = draw(st.sampled_from([0.0, 0.25, 1 / 3, 0.333333, 0.5, 1.0]))
     classes = draw(st.permutations(["a", "b", "c", UNKNOWN]))[:m]
     return Entries(
+        source="diary.csv",
         form="wide",
         participants=(None,) * n,
         names=tuple(f"day {k}" for k in range(n)),
@@ -252,30 +253,32 @@ def entries(draw):
 
 
 @given(entries(), rules, st.data())
-def test_whatever_a_diary_says_gives_totals_or_names_a_line(said, chosen, data):
-    n = len(said.names)
+def test_whatever_a_diary_says_gives_totals_or_names_a_line(reports, chosen, data):
+    n = len(reports.names)
     length = 3600.0 * np.array(data.draw(st.lists(st.floats(0.01, 25), min_size=n, max_size=n)))
     part = np.array(data.draw(st.lists(st.floats(1e-3, 1), min_size=n, max_size=n)))
     recorded = length * np.where(part > 0.9, 1.0, part)
     try:
-        found = fit_entries(
-            said, length, recorded, 60.0, DiaryRules(**chosen), "diary.csv", several=False
-        )
+        found = entry_totals(reports, length, recorded, 60.0, DiaryRules(**chosen), several=False)
     except DiaryError as caught:
         error = caught
     else:
         error = None
     if error is not None:
-        assert "diary.csv" in error.where
-        assert "line" in error.where or "no entry that these rules leave" in error.found
+        assert "diary.csv" in str(error)
+        assert error.row is not None or "no entry that these rules keep" in error.found
         return
     totals = found.totals
-    assert totals.ids == tuple(found.ids) == tuple(said.names[k] for k in found.kept)
+    assert totals.ids == tuple(found.ids) == tuple(reports.names[k] for k in found.kept)
     assert np.all(totals.lower <= totals.upper)
     assert np.all(totals.lower.sum(axis=1) <= 1 + 1e-9)
     assert np.all(totals.upper.sum(axis=1) >= 1 - 1e-9)
     assert not set(found.never) & set(totals.classes.tolist())
-    assert {*said.classes} <= {*totals.classes.tolist(), *found.never} <= {*said.classes, UNKNOWN}
+    assert (
+        {*reports.classes}
+        <= {*totals.classes.tolist(), *found.never}
+        <= {*reports.classes, UNKNOWN}
+    )
     assert np.all(totals.upper.max(axis=0) > 0)
 
 
@@ -303,4 +306,4 @@ def test_every_rule_is_described_by_its_option():
     for name, choices in RULES.items():
         for choice in choices:
             lines = DiaryRules(**{name: choice}).describe()
-            assert any(line.startswith(f"--{name} {choice}: ") for line in lines)
+            assert any(line.startswith(f"{name}='{choice}': ") for line in lines)

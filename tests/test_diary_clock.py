@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from apportion.exceptions import DiaryError
 from apportion.supervision.diary import diary_bags
-from apportion.supervision.diary.clock import (
+from apportion.supervision.diary.instants import read_times
+from apportion.supervision.diary.time_zones import (
     ends_to_absolute,
     first_showing,
-    refuse_never_shown,
+    refuse_skipped,
     shown_at,
     starts_to_absolute,
     zone_named,
 )
-from apportion.supervision.diary.times import read_times
 
 MINUTE = timedelta(minutes=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -79,13 +79,9 @@ def shown(moments, zone: str) -> list[datetime]:
     return [one.astimezone(ZoneInfo(zone)).replace(tzinfo=None) for one in moments]
 
 
-def place(row: int) -> str:
-    return f"row {row}"
-
-
 def to_absolute(clock, zone, groups=None):
     groups = np.zeros(len(clock), dtype=np.intp) if groups is None else groups
-    return starts_to_absolute(stamps(clock), ZoneInfo(zone), groups, place)
+    return starts_to_absolute(stamps(clock), ZoneInfo(zone), groups)
 
 
 near_changes = st.sampled_from(sorted(CHANGES)).flatmap(
@@ -126,7 +122,7 @@ def test_rows_in_another_order_show_each_time_once(zone, step, order, random):
         np.testing.assert_array_equal(np.sort(found), np.sort(stamps(moments)))
 
 
-def test_pairs_out_of_order_are_told_by_what_is_repeated():
+def test_in_pairs_out_of_order_the_repeated_time_is_the_second():
     times = [START.replace(minute=minute) for minute in (30, 0, 0, 30)]
     found = to_absolute(times, "Europe/London")
     first, second = utc("2024-10-27T00:00"), utc("2024-10-27T01:00")
@@ -135,7 +131,7 @@ def test_pairs_out_of_order_are_told_by_what_is_repeated():
 
 
 @given(st.sampled_from(sorted(BACK)), st.integers(2, 4), st.randoms(use_true_random=False))
-def test_participants_are_told_apart_by_their_own_order(zone, people, random):
+def test_each_participants_own_order_decides(zone, people, random):
     moments = chronological(BACK[zone], 90, 10, 18)
     left = {who: list(moments) for who in range(people)}
     rows = []
@@ -164,7 +160,7 @@ def test_a_time_that_no_clock_showed_names_its_row(zone, into, before, after):
     earlier, later = shown([change - MINUTE], zone) * before, shown([change], zone) * after
     with pytest.raises(DiaryError) as caught:
         to_absolute([*earlier, never, *later], zone)
-    assert caught.value.where == f"row {before}"
+    assert caught.value.row == before
     assert never.isoformat(" ", "minutes") in caught.value.found
     assert zone in caught.value.found
     to_absolute([*earlier, *later], zone)
@@ -211,9 +207,9 @@ def test_an_end_may_be_the_moment_of_change(zone, minutes):
     for ends in (False, True):
         if missing and not (ends and minutes == 0):
             with pytest.raises(DiaryError, match=r"row 0.*put forward"):
-                refuse_never_shown(stamps([clock]), zone_info, place, ends=ends)
+                refuse_skipped(stamps([clock]), zone_info, ends=ends)
         else:
-            refuse_never_shown(stamps([clock]), zone_info, place, ends=ends)
+            refuse_skipped(stamps([clock]), zone_info, ends=ends)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +276,7 @@ NAIVE = {
 @pytest.mark.parametrize("form", sorted(NAIVE))
 @given(times=clock_times)
 def test_clock_times_of_every_form_agree(form, times):
-    found = read_times(NAIVE[form](times), place)
+    found = read_times(NAIVE[form](times))
     np.testing.assert_array_equal(found.values, stamps(times))
     assert not found.absolute
 
@@ -313,7 +309,7 @@ AWARE = {
 @pytest.mark.parametrize("form", sorted(AWARE))
 @given(times=clock_times)
 def test_points_in_time_of_every_form_agree(form, times):
-    found = read_times(AWARE[form](times), place)
+    found = read_times(AWARE[form](times))
     np.testing.assert_array_equal(found.values, stamps(times))
     assert found.absolute
 
@@ -323,13 +319,13 @@ def test_dates_are_their_midnights(times):
     days = [one.date() for one in times]
     wanted = stamps([datetime.combine(day, datetime.min.time()) for day in days])
     for column in (days, pl.Series(days), pa.chunked_array([days]), np.array(days, dtype="M8[D]")):
-        np.testing.assert_array_equal(read_times(column, place).values, wanted)
+        np.testing.assert_array_equal(read_times(column).values, wanted)
 
 
 @given(clock_times)
-def test_another_form_of_text_is_read_as_it_is_said(times):
+def test_another_form_of_text_is_read_by_its_format(times):
     form = "%d.%m.%Y um %H:%M:%S"
-    found = read_times([one.strftime(form) for one in times], place, time_format=form)
+    found = read_times([one.strftime(form) for one in times], time_format=form)
     np.testing.assert_array_equal(found.values, stamps(times))
 
 
@@ -357,8 +353,8 @@ MISSING = {
 @pytest.mark.parametrize("form", sorted(MISSING))
 def test_a_missing_time_names_its_row(form):
     with pytest.raises(DiaryError) as caught:
-        read_times(MISSING[form], place)
-    assert (caught.value.where, caught.value.found) == ("row 1", "no time")
+        read_times(MISSING[form])
+    assert (caught.value.row, caught.value.found) == (1, "no time")
 
 
 @pytest.mark.parametrize(
@@ -383,8 +379,8 @@ def test_a_missing_time_names_its_row(form):
 )
 def test_what_is_no_time_names_its_row(cells):
     with pytest.raises(DiaryError) as caught:
-        read_times(cells, place)
-    assert caught.value.where == "row 1"
+        read_times(cells)
+    assert caught.value.row == 1
 
 
 @pytest.mark.parametrize(
@@ -402,18 +398,18 @@ def test_what_is_no_time_names_its_row(cells):
 )
 def test_durations_and_the_like_are_no_times(column):
     with pytest.raises(DiaryError, match="row 0"):
-        read_times(column, place)
+        read_times(column)
 
 
-def test_milliseconds_are_told():
+def test_milliseconds_are_recognized():
     with pytest.raises(DiaryError, match="divide milliseconds by 1000"):
-        read_times([1_709_537_400_000], place)
+        read_times([1_709_537_400_000])
 
 
 @pytest.mark.parametrize("form", ["%Q", "%d %d", "%", "%d/%m/%Y"])
 def test_a_bad_time_format_is_a_clean_error(form):
     with pytest.raises(DiaryError, match="time_format"):
-        read_times(["2024-03-04"], place, time_format=form)
+        read_times(["2024-03-04"], time_format=form)
 
 
 # --- days of a diary ----------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def diary(minutes, **more):
 
 
 def rule_of(matched):
-    (line,) = (line for line in matched.rules if line.startswith("--covers"))
+    (line,) = (line for line in matched.rules if line.startswith("covers="))
     return line
 
 
@@ -96,7 +96,7 @@ def test_too_few_entries_leave_the_period_with_a_note_that_names_the_option():
     )
     assert "in doubt" in rule_of(few)
     (note,) = (note for note in few.notes if "in doubt" in note)
-    assert note.endswith("use --covers recording")
+    assert note.endswith("use covers='recording'")
     assert "2 sum to the recorded time" in note
     assert "together they report 13.6 h, of 13.6 h recorded and 48.0 h in their periods" in note
 
@@ -105,7 +105,7 @@ def test_sums_that_are_only_roughly_of_the_recording_are_in_doubt_and_need_the_e
     rough = [[row[0] + 30, *row[1:]] for row in PARTS]
     found = diary_bags(recording(HOURS), diary(rough))
     (note,) = (note for note in found.notes if "in doubt" in note)
-    assert note.endswith("use --covers recording --excess scale")
+    assert note.endswith("use covers='recording' and excess='scale'")
     with pytest.raises(DiaryError, match="as long as its windows last"):
         diary_bags(recording(HOURS), diary(rough), rules=DiaryRules(covers="recording"))
 

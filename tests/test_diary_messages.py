@@ -1,7 +1,8 @@
-"""What is wrong with a diary or its windows is said with its place and how to hint it."""
+"""Errors in a diary or its windows name the place, and how to fix them."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -62,19 +63,19 @@ CSV_CASES = {
     ),
     "25 hours": (
         "date,sleep,tv\n2024-03-04,20h,5h\n",
-        "diary.csv, line 2 (2024-03-04)",
+        "diary.csv, line 2, entry '2024-03-04'",
         "25 h",
-        "--excess scale",
+        "excess='scale'",
     ),
     "25 bare hours": (
         "date,sleep,tv\n2024-03-04,20,5\n",
         "line 2",
         "25 h",
-        "no hours, say what they are with --unit",
+        "not hours, give their unit with unit",
     ),
     "25 hours of many lines": (
         "date,activity,hours\n2024-03-04,tv,9\n2024-03-04,sleep,8\n2024-03-04,work,8\n",
-        "diary.csv, lines 2, 3, 4 (2024-03-04)",
+        "diary.csv, lines 2, 3, 4, entry '2024-03-04'",
         "25 h",
         "correct the entry",
     ),
@@ -82,7 +83,7 @@ CSV_CASES = {
         "date,sleep,tv\n2024-03-04,480,90\n",
         "line 2",
         "570 h",
-        "--unit",
+        "unit",
     ),
     "text for a duration": (
         "date,sleep\n2024-03-04,well\n",
@@ -118,13 +119,13 @@ CSV_CASES = {
         "date,sleep\n04/03/2024,8h\n",
         "line 2, column 'date'",
         "'04/03/2024'",
-        "--date-format",
+        "date_format",
     ),
     "no column that says when": (
         "Tag,sleep\n2024-03-04,8h\n",
         "diary.csv",
         "no column that says when; its columns are 'Tag'",
-        "--diary-column date=Tag",
+        "diary_column='date=Tag'",
     ),
     "no activity": (
         "date,note\n2024-03-04,x\n",
@@ -153,13 +154,13 @@ CSV_CASES = {
     "no participant in a line": (
         "participant,date,sleep\n,2024-03-04,8h\n",
         "line 2, column 'participant'",
-        "an empty cell",
+        "no participant",
         "fill",
     ),
     "no activity in a line": (
         "date,activity,hours\n2024-03-04,,8\n",
         "line 2, column 'activity'",
-        "an empty cell",
+        "no activity",
         "fill",
     ),
     "a period that ends before it begins": (
@@ -172,7 +173,7 @@ CSV_CASES = {
         "start,end,sleep\n09:00,10:00,1h\n",
         "diary.csv",
         "clock times in 'start' and 'end', but no",
-        "--diary-column date",
+        "diary_column='date",
     ),
     "a clock time that is none": (
         "date,start,end,sleep\n2024-03-04,09:00,10:00,1h\n2024-03-04,10:00,24:30,1h\n",
@@ -194,8 +195,8 @@ CSV_CASES = {
     ),
     "one zone for two": (
         "start,end,sleep\n2024-03-04 09:00Z,2024-03-04 10:00,1h\n",
-        "diary.csv, columns 'start' and 'end'",
-        "only one column has a zone",
+        "diary.csv, line 2, column 'end'",
+        "times without a zone",
         "alike",
     ),
     "nothing matches": (
@@ -228,13 +229,13 @@ CSV_CASES = {
         "participant,date,sleep\np1,2024-03-04,8h\np2,2024-03-04,8h\n",
         "the windows",
         "no participant, while the diary is of 2",
-        "--participant",
+        "participant",
     ),
     "a zone beside none": (
         "start,end,sleep\n2024-03-04T09:00Z,2024-03-04T10:00Z,1h\n",
         "the windows",
         "times without a zone, while the diary's have one",
-        "--timezone",
+        "timezone",
     ),
     "a name of periods that windows lack": (
         "period,sleep\nnight,8h\n",
@@ -267,7 +268,7 @@ CASES = {
         {"start": HOURS, "end": HOURS[1:]},
         LINE,
         {},
-        "the windows, column 'end'",
+        "column 'end', in the windows",
         "23 cells",
     ),
     "one cell for a column": (
@@ -304,7 +305,7 @@ CASES = {
         {"start": ["2024-03-04T00:00Z"], "end": ["2024-03-04T01:00"]},
         LINE,
         {},
-        "column 'end' of the windows",
+        "row 0 of the windows, column 'end'",
         "times without a zone",
     ),
     "an odd mark of non-wear": (
@@ -326,7 +327,7 @@ CASES = {
         LINE,
         {},
         "row 23 of the windows, column 'participant'",
-        "an empty cell",
+        "no participant",
     ),
     "nobody's diary": (
         {"start": HOURS, "participant": ["p1", "p2"] * 12},
@@ -341,17 +342,17 @@ CASES = {
         WINDOWS,
         LINE,
         {"day_start": "24:00"},
-        "the start of the day",
+        "`day_start`",
         "24:00",
     ),
-    "no start of the day": (WINDOWS, LINE, {"day_start": None}, "the start of the day", "None"),
+    "no start of the day": (WINDOWS, LINE, {"day_start": None}, "`day_start`", "None"),
     "a bad role": (WINDOWS, LINE, {"diary_columns": {"dag": "date"}}, "columns", "the role 'dag'"),
     "two dates": (
         WINDOWS,
         LINE,
         {"diary_columns": {"date": ["date", "sleep"]}},
         "columns",
-        "2 columns",
+        "2 for the date",
     ),
     "no such column": (
         WINDOWS,
@@ -406,14 +407,14 @@ CASES = {
         {"period": ["a"]},
         [{"period": "a", "s": "1h"}],
         {"window": 60},
-        "row 0 (a)",
+        "row 0, entry 'a'",
         "sum to 60 min",
     ),
     "24 hours of a day of 23": (
         {"start": ["2024-03-31T12:00"]},
         [{"date": "2024-03-31", "a": "24h"}],
         {"timezone": "Europe/London", "window": 60},
-        "row 0 (2024-03-31)",
+        "row 0, entry '2024-03-31'",
         "24 h",
     ),
     "an hour that was not": (
@@ -497,16 +498,16 @@ def test_junk_gives_an_answer_or_a_clean_error(columns, cells, timezone):
 def test_every_option_in_a_message_is_one_of_the_commands():
     options = pytest.importorskip("apportion.cli.options")
     known = {f"--{name.replace('_', '-')}" for name in options.KnownOptions.__dataclass_fields__}
-    room = Path(apportion.__file__).parent
-    events = room / "supervision" / "diary" / "events.py"
+    package = Path(apportion.__file__).parent
+    events = package / "supervision" / "diary" / "event_windows.py"
     windows = pytest.importorskip("apportion.cli.windows").windows
     assert options_named([events]) <= {
         f"--{name.replace('_', '-')}" for name in inspect.signature(windows).parameters
     }
     sources = [
         *({*events.parent.glob("*.py")} - {events}),
-        room / "_io" / "sheet.py",
-        room / "_io" / "csv_text.py",
+        package / "_io" / "sheet.py",
+        package / "_io" / "csv_text.py",
     ]
     named = options_named(sources)
     assert len(named) > 10
@@ -514,11 +515,17 @@ def test_every_option_in_a_message_is_one_of_the_commands():
 
 
 def options_named(sources):
-    return {
-        option
+    """Return the options in the messages of modules, and the parameters in their hints."""
+    texts = [
+        node.value
         for source in sources
-        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", source.read_text(encoding="utf-8"))
-    }
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    options = {one for text in texts for one in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)}
+    fields = {one for text in texts for one in re.findall(r"\{([a-z_]+)(?=[:}])", text)}
+    values = {"column", "value", "words"}
+    return options | {f"--{name.replace('_', '-')}" for name in fields - values}
 
 
 def test_an_entry_that_is_left_out_is_not_said_to_be_used():

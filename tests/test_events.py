@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apportion.exceptions import DiaryError
-from apportion.supervision.diary.events import windows_of_events
+from apportion.supervision.diary import windows_of_events
 from command_line import cells_of, done, refused, table, write
 
 FIRST = datetime(2024, 3, 4)

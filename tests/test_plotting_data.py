@@ -19,7 +19,7 @@ from apportion.plotting._row_map import MOST_ROWS, N_NEIGHBORS, map_of_features,
 from apportion.plotting._timeline_data import DAY, SECOND, Times, timeline_of
 from apportion.plotting._timestamps import times_of_diary
 from apportion.supervision.diary import diary_bags
-from apportion.supervision.diary.clock import shown_by
+from apportion.supervision.diary.time_zones import shown_by
 
 EPOCH = datetime(1970, 1, 1)
 

@@ -19,9 +19,9 @@ from apportion._utils.typing import AnyArray, BoolArray, IntArray
 from apportion.cli.known import given_labels, require_column
 from apportion.exceptions import DiaryError, FileError, counted, name_some
 from apportion.plotting._timeline_data import Times
-from apportion.supervision.diary.recording import marks_of, says_yes_or_no
-from apportion.supervision.diary.table import Table
-from apportion.supervision.diary.times import Instants, read_times
+from apportion.supervision.diary.column_roles import ColumnTable, located_rows
+from apportion.supervision.diary.instants import Instants, read_times
+from apportion.supervision.diary.recording import holds_marks, marks_of
 
 MARKS = ("given", "corrected", "changed", "keep")
 """Columns of a table of labels that say which rows count, or hold the labels that do."""
@@ -167,7 +167,7 @@ def _label_column(table: Any, path: Path, place: Callable[[int], str]) -> tuple[
     marks = first_called(names, MARKS)
     label = first_called(names, _LABELS)
     everything = np.ones(table.num_rows, dtype=bool)
-    if marks is not None and (label is None or not says_yes_or_no(Table(table), marks)):
+    if marks is not None and (label is None or not holds_marks(ColumnTable(table), marks)):
         return marks, everything  # it holds the labels themselves
     if label is None:
         raise FileError(
@@ -177,7 +177,8 @@ def _label_column(table: Any, path: Path, place: Callable[[int], str]) -> tuple[
             "call the column of labels 'label'",
         )
     if marks is not None:
-        counts = marks_of(Table(table), marks, place)
+        with located_rows(place):
+            counts = marks_of(ColumnTable(table), marks)
         _require_labels(counts & _empty(table.column(label)), label, marks, place)
         return label, counts
     if all(name in names for name in _OURS):
@@ -337,8 +338,5 @@ def _moments(
 
 
 def _instants(lines: _Lines, column: str, time_format: str | None = None) -> Instants:
-    return read_times(
-        Table(lines.table).values(column),
-        lambda i: f"{lines.place(i)}, column {column!r}",
-        time_format=time_format,
-    )
+    with located_rows(lines.place):
+        return read_times(ColumnTable(lines.table).values(column), column, time_format=time_format)

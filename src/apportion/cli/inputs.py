@@ -29,8 +29,7 @@ from apportion.exceptions import FileError, InputError, counted, name_some
 from apportion.labeling.rows import Supervision
 from apportion.plotting._timeline_data import Times
 from apportion.plotting._timestamps import times_from
-from apportion.supervision.diary.recording import WINDOW_ROLES
-from apportion.supervision.diary.table import Table
+from apportion.supervision.diary.column_roles import WINDOW_ROLES, ColumnTable
 from apportion.supervision.totals import Totals, sorted_classes
 
 _USUAL_IDS = ("id", "row_id", "window_id", "window", "unique_id", "uuid")
@@ -269,7 +268,7 @@ def times_in(table: Any) -> tuple[Times | None, str]:
 
     Columns of the usual names say it. Where there is none, nobody asked for days.
     """
-    columns, found = Table(table), columns_of_times(table)
+    columns, found = ColumnTable(table), columns_of_times(table)
     if "start" not in found:
         return None, ""
     times = {role: columns.values(name) for role, name in found.items()}
@@ -286,8 +285,8 @@ def columns_of_times(table: Any, roles: Mapping[str, str] | None = None) -> dict
     if roles is not None:
         by_role = {role: column for column, role in roles.items()}
         return {role: by_role[f"the {role}"] for role in wanted if f"the {role}" in by_role}
-    columns = Table(table)
-    found = {role: columns.find(role, None, WINDOW_ROLES[role]) for role in wanted}
+    names = ColumnTable(table).names
+    found = {role: first_called(names, WINDOW_ROLES[role]) for role in wanted}
     return {role: name for role, name in found.items() if name is not None}
 
 

@@ -14,15 +14,14 @@ from apportion._io.identifiers import factorize, plain_name, plain_names, respel
 from apportion._io.read import no_column
 from apportion._io.sheet import read_sheet
 from apportion._utils.typing import AnyArray
-from apportion.cli.console import CommandLineError
+from apportion.cli.console import CommandLineError, in_options
 from apportion.cli.options import KnownOptions
 from apportion.exceptions import FileError, SupervisionError, compared, counted, name_some
 from apportion.labeling.rows import Supervision
 from apportion.plotting._timeline_data import Times
 from apportion.plotting._timestamps import times_of_diary
 from apportion.supervision.diary import UNKNOWN, DiaryBags, DiaryRules, diary_bags
-from apportion.supervision.diary.columns import ROLES
-from apportion.supervision.diary.recording import WINDOW_ROLES
+from apportion.supervision.diary.column_roles import DIARY_ROLES, WINDOW_ROLES
 from apportion.supervision.totals_table import TotalsTable, read_totals
 
 NONWEAR = "the marks of non-wear"
@@ -162,9 +161,9 @@ def known_from_diary(
     return Known(
         Supervision(matched.bags, matched.totals, None, groups, left_out),
         roles,
-        list(matched.notes),
+        [in_options(note) for note in matched.notes],
         times_of_diary(matched, options.day_start),
-        [*matched.rules, *_more_rules(options), why],
+        [*map(in_options, matched.rules), *_more_rules(options), why],
         "entry",
         matched.never,
     )
@@ -254,9 +253,9 @@ def _diary_columns(options: KnownOptions) -> dict[str, list[str]]:
         role, sign, name = pair.partition("=")
         if not sign:
             raise CommandLineError(f"--diary-column must be ROLE=COLUMN. Got {pair!r}.")
-        if role.strip() not in ROLES:
+        if role.strip() not in DIARY_ROLES:
             raise CommandLineError(
-                f"--diary-column has no role {role.strip()!r}. Allowed: {', '.join(ROLES)}."
+                f"--diary-column has no role {role.strip()!r}. Allowed: {', '.join(DIARY_ROLES)}."
             )
         columns.setdefault(role.strip(), []).append(name.strip())
     return columns

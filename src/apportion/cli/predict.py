@@ -38,8 +38,8 @@ from apportion.cli.summary import as_json, labelled_share
 from apportion.exceptions import FileError, SavedModelError, counted
 from apportion.labeling.rows import Answer, joined_codes, places_among, reasons_of, uncertain_rows
 from apportion.persistence import SavedModel, load_model
+from apportion.supervision.diary.column_roles import ColumnTable, located_rows
 from apportion.supervision.diary.recording import marks_of
-from apportion.supervision.diary.table import Table
 
 
 @with_exit_codes
@@ -144,7 +144,8 @@ def _predicted(
         isolated[list(getattr(one.message, "rows", ()))] = True
     nonwear = saved.extra.get("nonwear")
     if nonwear in table.column_names:
-        off = marks_of(Table(table), str(nonwear), place)
+        with located_rows(place):
+            off = marks_of(ColumnTable(table), str(nonwear))
     dropped = recipe.missing == "drop"
     out = off | (encoded.lacking & dropped)
     missing = missing_notes(recipe, encoded, "as in the rows that the model was fitted to")

@@ -18,7 +18,8 @@ from apportion.cli.console import print_notes, stages, with_exit_codes
 from apportion.cli.options import OutputOptions
 from apportion.plotting._timeline_data import SECOND
 from apportion.plotting._timestamps import carries_dates
-from apportion.supervision.diary.events import EVENT_ROLES, EventWindows, windows_of_events
+from apportion.supervision.diary import EventWindows, windows_of_events
+from apportion.supervision.diary.column_roles import EVENT_ROLES
 
 _COLUMNS, _OUTPUT = "Columns", "Output"
 

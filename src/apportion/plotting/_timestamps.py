@@ -13,11 +13,11 @@ from apportion._utils.typing import IntArray
 from apportion.exceptions import DiaryError
 from apportion.plotting._timeline_data import SECOND, Times
 from apportion.supervision.diary import DiaryBags
-from apportion.supervision.diary.clock import shown_by, zone_named
+from apportion.supervision.diary.column_roles import ColumnTable
+from apportion.supervision.diary.instants import read_times
 from apportion.supervision.diary.periods import clock_time
 from apportion.supervision.diary.recording import read_recording
-from apportion.supervision.diary.table import Table
-from apportion.supervision.diary.times import read_times
+from apportion.supervision.diary.time_zones import shown_by, zone_named
 
 _TEN_YEARS = 10 * 365 * 24 * 3600 * SECOND
 """Numbers below this many seconds count from the beginning of a recording, not from 1970."""
@@ -64,9 +64,8 @@ def times_from(start: Any, end: Any = None, window: Any = None, participants: An
         )
     given = {"start": start, "end": end, "participant": participants}
     columns = {name: _column(name, cells) for name, cells in given.items() if cells is not None}
-    recording = read_recording(
-        Table(columns), {name: name for name in columns}, length=window, place=_place
-    ).in_zone(None, _place)
+    roles = {name: name for name in columns}
+    recording = read_recording(ColumnTable(columns), roles, length=window).in_zone(None)
     starts, ends = np.asarray(recording.starts), np.asarray(recording.ends)
     shift = _on_the_wall(columns["start"], starts) - starts
     named = not recording.absolute or recording.zone is not None
@@ -118,10 +117,6 @@ def iso_of(moments: IntArray, zone: str | None) -> list[str]:
     return list(np.char.add(texts, ends[which.ravel()]).tolist())
 
 
-def _place(row: int) -> str:
-    return f"row {row}"
-
-
 def _column(name: str, cells: Any) -> Any:
     """Return one value a row; an index of pandas as a series, which knows its zone."""
     if isinstance(cells, str | bytes) or not hasattr(cells, "__len__"):
@@ -143,9 +138,9 @@ def _on_the_wall(cells: Any, moments: IntArray) -> IntArray:
         if series.dtype.time_zone is None:
             return moments
         clock = nw.to_native(series.dt.replace_time_zone(None))
-        return read_times(clock, _place).values
+        return read_times(clock).values
     listed = series.to_list() if isinstance(series, nw.Series) else list(cells)
     zones = {cell.tzinfo if isinstance(cell, datetime) else None for cell in listed}
     if len(zones) > 1 or None in zones:
         return moments
-    return read_times([cell.replace(tzinfo=None) for cell in listed], _place).values
+    return read_times([cell.replace(tzinfo=None) for cell in listed]).values

@@ -1,12 +1,13 @@
-"""Rows matched with totals: the one door through which supervision enters.
+"""Rows matched with totals.
 
-Whatever form the supervision had, behind this door it is lower and upper class masses per bag, and
-labels that are given for single rows.
+Whatever form the supervision has, `match_bags` turns it into lower and upper class masses of every
+bag, and into labels that are given for single rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,14 +18,16 @@ from apportion._utils.box_projection import nearest_totals
 from apportion._utils.groups import Groups
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import GivenLabelError, SupervisionError, compared, name_some
-from apportion.supervision.totals import Totals, as_totals, masses_for, sorted_classes, tighten
+from apportion.supervision.total_bounds import tighten
+from apportion.supervision.totals import Totals, as_totals, masses_for, sorted_classes
 
 
+@dataclass(eq=False)
 class Bags:
     """The rows' bags, the bags' class masses and the rows' given labels.
 
     A row with a given label leaves its bag and takes its label out of the bag's masses; the rows
-    that stay are the open ones.
+    that remain are the open ones.
 
     Attributes
     ----------
@@ -42,25 +45,24 @@ class Bags:
         Bounds of the class masses of its open rows.
     groups, open_groups : Groups
         All rows, and the open rows, by bag.
+
+    Examples
+    --------
+    >>> bags = match_bags(3, bags=["a", "a", "a"], proportions={"a": 1 / 3}, y=[1, None, None])
+    >>> bags.lower, bags.open_lower
+    (array([[2., 1.]]), array([[2., 0.]]))
     """
 
-    def __init__(
-        self,
-        ids: tuple[Any, ...],
-        classes: AnyArray,
-        codes: IntArray,
-        lower: FloatArray,
-        upper: FloatArray,
-        given: IntArray,
-    ) -> None:
-        self.ids = ids
-        self.classes = classes
-        self.codes = codes
-        self.lower = lower
-        self.upper = upper
-        self.given = given
-        self.groups = Groups(codes, len(ids))
-        self.open_groups = Groups(np.where(given >= 0, -1, codes), len(ids))
+    ids: tuple[Any, ...]
+    classes: AnyArray
+    codes: IntArray
+    lower: FloatArray
+    upper: FloatArray
+    given: IntArray
+
+    def __post_init__(self) -> None:
+        self.groups = Groups(self.codes, len(self.ids))
+        self.open_groups = Groups(np.where(self.given >= 0, -1, self.codes), len(self.ids))
         self.open_lower, self.open_upper = self._open_masses()
 
     @property
@@ -80,10 +82,10 @@ class Bags:
 
     @cached_property
     def overall(self) -> FloatArray:
-        """The class shares of all rows, as far as the totals tell.
+        """The class shares of all rows, as far as the totals determine them.
 
-        Bags count by their size and by how narrow their widest interval is; given labels in no
-        bag count in full. Where nothing is known, all classes are equally likely.
+        Bags are weighted by their size and by how narrow their widest interval is; given labels
+        outside bags count in full. Where nothing is known, all classes are equally likely.
         """
         loose = self.given[(self.given >= 0) & (self.codes < 0)]
         labeled = np.bincount(loose, minlength=self.n_classes)
@@ -108,16 +110,10 @@ class Bags:
 
     def take(self, rows: IntArray, bags: IntArray) -> Bags:
         """Return the same supervision with rows, and bags, in another order."""
-        place = np.empty(len(bags) + 1, dtype=np.intp)
-        place[bags], place[-1] = np.arange(len(bags)), -1
-        return Bags(
-            tuple(self.ids[k] for k in bags),
-            self.classes,
-            place[self.codes[rows]],
-            self.lower[bags],
-            self.upper[bags],
-            self.given[rows],
-        )
+        position = np.append(np.argsort(bags), -1)
+        ids = tuple(self.ids[k] for k in bags)
+        codes, lower, upper = position[self.codes[rows]], self.lower[bags], self.upper[bags]
+        return Bags(ids, self.classes, codes, lower, upper, self.given[rows])
 
     def with_given(self, F: FloatArray) -> FloatArray:
         """Return the soft labels with the given rows at their labels; changes F."""
@@ -132,41 +128,35 @@ class Bags:
             return self.lower, self.upper
         taken = np.zeros(self.lower.shape)
         np.add.at(taken, (self.codes[rows], self.given[rows]), 1.0)
-        lower = np.maximum(self.lower - taken, 0.0)
-        upper = self.upper - taken
+        lower, upper = np.maximum(self.lower - taken, 0.0), self.upper - taken
         for k, h in zip(*np.nonzero(upper < -1e-9), strict=True):
             row = rows[(self.codes[rows] == k) & (self.given[rows] == h)][-1]
-            raise self._contradiction(row, k, h, taken[k, h])
+            raise self._contradiction(int(row), k, h, taken[k, h])
         upper = np.maximum(upper, 0.0)
-        sizes = self.open_groups.sizes
-        for k in np.flatnonzero(
-            (lower.sum(axis=1) > sizes + 1e-9) | (upper.sum(axis=1) < sizes - 1e-9)
-        ):
-            last = int(rows[self.codes[rows] == k][-1])
-            left, least, most = compared(sizes[k], lower[k].sum(), upper[k].sum())
+        sizes, least, most = self.open_groups.sizes, lower.sum(axis=1), upper.sum(axis=1)
+        for k in np.flatnonzero((least > sizes + 1e-9) | (most < sizes - 1e-9)):
+            n_left, low, high = compared(sizes[k], least[k], most[k])
             raise GivenLabelError(
                 "",
-                f"given labels that leave {left} rows without a label, of which the totals want "
-                f"{least} to {most}",
+                f"given labels that leave {n_left} rows without a label, of which the totals want "
+                f"{low} to {high}",
                 "given labels that leave room for every class's total",
                 "correct the labels or the totals",
-                row=last,
+                row=int(rows[self.codes[rows] == k][-1]),
                 bag=self.ids[k],
             )
         return tighten(lower, upper, sizes)
 
     def _contradiction(self, row: int, k: int, h: int, count: float) -> GivenLabelError:
-        label = self.classes.tolist()[h]
+        n_given, least, most = compared(count, self.lower[k, h], self.upper[k, h])
         exact = self.upper[k, h] - self.lower[k, h] <= 1e-9
-        given, least, most = compared(count, self.lower[k, h], self.upper[k, h])
-        allowed = f"exactly {most}" if exact else f"from {least} to {most}"
         rows = "row" if count == 1 else "rows"
         return GivenLabelError(
             "",
-            f"the label {label!r}, given to {given} {rows} of it",
-            f"{allowed} of them",
+            f"the label {self.classes.tolist()[h]!r}, given to {n_given} {rows} of it",
+            f"{f'exactly {most}' if exact else f'from {least} to {most}'} of them",
             "correct the labels or the totals; rounded totals can be given as counts or intervals",
-            row=int(row),
+            row=row,
             bag=self.ids[k],
         )
 
@@ -174,12 +164,12 @@ class Bags:
 def overall_shares(
     lower: FloatArray, upper: FloatArray, sizes: FloatArray, labeled: AnyArray | int = 0
 ) -> FloatArray:
-    """Return the class shares of all rows, from bags' masses and counts of labels in no bag."""
+    """Return the class shares of all rows, from the bags' masses and counts of other labels."""
     size = np.maximum(sizes, 1.0)[:, None]
     middle = 0.5 * (lower + upper) / size
     middle /= np.maximum(middle.sum(axis=1, keepdims=True), 1e-300)
-    known = sizes * (1.0 - ((upper - lower) / size).max(axis=1))
-    mass = known @ middle + labeled
+    weights = sizes * (1.0 - ((upper - lower) / size).max(axis=1))
+    mass = weights @ middle + labeled
     if mass.sum() <= 0:
         return np.full(len(mass), 1.0 / len(mass))
     return np.asarray(mass / mass.sum())
@@ -191,8 +181,8 @@ def shares_near(
     """Return the shares of each bag that its masses allow, nearest to the overall ones."""
     size = np.maximum(sizes, 1.0)[:, None]
     low, high = lower / size, upper / size
-    one = np.where(sizes > 0, 1.0, low.sum(axis=1))
-    return nearest_totals(np.tile(overall, (len(sizes), 1)), low, high, one)
+    whole = np.where(sizes > 0, 1.0, low.sum(axis=1))
+    return nearest_totals(np.tile(overall, (len(sizes), 1)), low, high, whole)
 
 
 def match_bags(
@@ -218,6 +208,10 @@ def match_bags(
     classes : ndarray of shape (n_classes,), optional
         The classes, where they are known beforehand: others are an error, absent ones have mass 0.
 
+    Returns
+    -------
+    Bags
+
     Examples
     --------
     >>> bags = match_bags(4, bags=["a", "a", "b", "b"], proportions={"a": 0.5, "b": 1.0})
@@ -226,21 +220,18 @@ def match_bags(
            [0., 2.]])
     """
     if (bags is None) != (proportions is None):
-        here, absent = ("bags", "proportions") if proportions is None else ("proportions", "bags")
+        present, absent = ("bags", "proportions")[:: 1 if proportions is None else -1]
+        advice = f"pass `{absent}` too"
+        advice += "" if y is None else ", if not as `y`: that is for known labels"
+        allowed = "both, or neither and labels `y` alone"
         raise SupervisionError(
-            "the supervision",
-            f"`{here}` without `{absent}`",
-            "both, or neither and labels `y` alone",
-            f"pass `{absent}` too"
-            + (", if not as `y`: that is for known labels" if y is not None else ""),
+            "the supervision", f"`{present}` without `{absent}`", allowed, advice
         )
     if bags is None and y is None:
-        raise SupervisionError(
-            "the supervision",
-            "neither `bags` with `proportions` nor labels `y`",
-            "`bags` and `proportions`, or `y`, or all three",
-            "say how the classes are shared out, e.g. fit(X, bags=day, proportions=table)",
-        )
+        found = "neither `bags` with `proportions` nor labels `y`"
+        allowed = "`bags` and `proportions`, or `y`, or all three"
+        advice = "give the totals of bags, e.g. fit(X, bags=day, proportions=table)"
+        raise SupervisionError("the supervision", found, allowed, advice)
     label_codes, labels = (np.full(n_samples, -1), []) if y is None else factorize(y, "label")
     _refuse_other_length("y", label_codes, n_samples)
     if bags is None:
@@ -248,63 +239,58 @@ def match_bags(
             raise SupervisionError(
                 "y", "no label at all", "at least one label", "label a row, or give bags and totals"
             )
-        classes, order = sorted_classes(labels)
-        place = np.argsort(order)
+        classes = sorted_classes(labels)[0]
         none = np.zeros((0, len(classes)))
-        given = np.append(place, -1)[label_codes]
+        given = _given_codes(label_codes, labels, classes)
         return Bags((), classes, np.full(n_samples, -1), none, none, given)
 
     row_codes, ids = factorize(bags, "bag id")
     _refuse_other_length("bags", row_codes, n_samples)
-    _refuse_one_value_a_row(proportions, ids, n_samples)
+    _refuse_labels_as_totals(proportions, ids, n_samples)
     totals = as_totals(proportions)
     if classes is not None:
         totals = totals.with_classes(classes)
     if not ids and not labels:
-        raise SupervisionError(
-            "`bags`",
-            "no row that is in a bag, all ids being missing",
-            "at least one bag with rows",
-            "check the column of bag ids",
-        )
-    position = {bag: k for k, bag in enumerate(totals.ids)}
+        raise no_row_in_a_bag()
+    line = {bag: k for k, bag in enumerate(totals.ids)}
     for code, bag in enumerate(ids):
-        if bag not in position:
-            raise _no_totals(bag, int(np.flatnonzero(row_codes == code)[0]), totals, proportions)
-    used = sorted(position[bag] for bag in ids)
-    new_place = {old: new for new, old in enumerate(used)}
-    to_new = np.array([new_place[position[bag]] for bag in ids] + [-1], dtype=np.intp)
-    codes = to_new[row_codes]
+        if bag not in line:
+            row = int(np.flatnonzero(row_codes == code)[0])
+            if _has_no_ids(proportions, totals):
+                found = "no totals: an array of proportions has no bag ids, its row k is bag k"
+                allowed = f"bag ids from 0 to {len(line) - 1}, or a mapping from bag id to shares"
+                advice = "pass a mapping or a dataframe with the bag ids"
+                raise SupervisionError("", found, allowed, advice, row=row, bag=bag)
+            raise bag_without_totals(bag, row, totals.ids)
+    used, order = np.unique([line[bag] for bag in ids], return_inverse=True)
+    codes = np.append(order, -1)[row_codes]
     sizes = np.bincount(codes[codes >= 0], minlength=len(used)).astype(np.float64)
-    lower, upper = masses_for(totals, np.array(used, dtype=np.intp), sizes)
+    lower, upper = masses_for(totals, used.astype(np.intp), sizes)
     given = _given_codes(label_codes, labels, totals.classes)
     return Bags(tuple(totals.ids[k] for k in used), totals.classes, codes, lower, upper, given)
 
 
 def _given_codes(codes: IntArray, labels: list[Any], classes: AnyArray) -> IntArray:
-    known = {label: h for h, label in enumerate(classes.tolist())}
+    position = {label: h for h, label in enumerate(classes.tolist())}
     for code, label in enumerate(labels):
-        if label not in known:
+        if label not in position:
             row = int(np.flatnonzero(codes == code)[0])
-            raise SupervisionError(
-                "",
-                f"the label {label!r}, which the totals do not know",
-                f"the totals' classes, {name_some(map(repr, known))}, or None for 'not known'",
-                "correct the label, or name the class in the totals",
-                row=row,
-            )
-    return np.array([known[label] for label in labels] + [-1], dtype=np.intp)[codes]
+            found = f"the label {label!r}, which the totals do not know"
+            allowed = f"the totals' classes, {name_some(map(repr, position))}, or None if not known"
+            advice = "correct the label, or name the class in the totals"
+            raise SupervisionError("", found, allowed, advice, row=row)
+    return np.array([*(position[label] for label in labels), -1], dtype=np.intp)[codes]
 
 
 def _refuse_other_length(name: str, codes: IntArray, n_samples: int) -> None:
     if len(codes) != n_samples:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {n_samples} rows, "
-            f"`{name}` has {len(codes)} values. Give one value a row."
+            f"`{name}` has {len(codes)} values. Give one value per row."
         )
 
 
-def _refuse_one_value_a_row(proportions: Any, ids: list[Any], n_samples: int) -> None:
+def _refuse_labels_as_totals(proportions: Any, ids: list[Any], n_samples: int) -> None:
     """Raise where `proportions` looks like the labels of the rows."""
     if isinstance(proportions, Totals | Mapping) or np.ndim(proportions) != 1:
         return
@@ -312,39 +298,36 @@ def _refuse_one_value_a_row(proportions: Any, ids: list[Any], n_samples: int) ->
     names = set() if index is None or callable(index) else set(index)
     by_id = set(ids) <= names and names != set(range(n_samples))
     if len(proportions) == n_samples > len(ids) and not by_id:
-        raise SupervisionError(
-            "`proportions`",
-            f"one value a row ({n_samples}), while there are {len(ids)} bags",
-            "one line a bag",
-            "give the bags' totals here; known labels of rows are `y`",
-        )
+        found = f"one value per row ({n_samples}), while there are {len(ids)} bags"
+        advice = "give the bags' totals here; known labels of rows are `y`"
+        raise SupervisionError("", found, "one row per bag", advice, parameter="proportions")
 
 
-def _no_totals(bag: Any, row: int, totals: Totals, source: Any) -> SupervisionError:
-    """Return the error for a bag that has rows but no line in the table."""
-    from_array = not isinstance(source, Totals) and np.ndim(source) in (1, 2)
-    from_array = from_array and totals.ids == tuple(range(len(totals.ids)))
-    if from_array and not hasattr(source, "columns") and not hasattr(source, "index"):
-        return SupervisionError(
-            "",
-            "no totals: an array of proportions has no bag ids, its row k is bag k",
-            f"bag ids from 0 to {len(totals.ids) - 1}, or a mapping from bag id to shares",
-            "pass a mapping or a dataframe with the bag ids",
-            row=row,
-            bag=bag,
-        )
-    return SupervisionError(
-        "",
-        "rows, but no line in the table of totals",
-        f"the bags of the table: {name_some(map(repr, totals.ids))}",
-        _hint_for(bag, totals.ids),
-        row=row,
-        bag=bag,
-    )
+def no_row_in_a_bag() -> SupervisionError:
+    """Return the error for rows of which none is in a bag."""
+    found = "no row that is in a bag, because all ids are missing"
+    allowed, advice = "at least one bag with rows", "check the column of bag ids"
+    return SupervisionError("", found, allowed, advice, parameter="bags")
 
 
-def _hint_for(bag: Any, ids: tuple[Any, ...]) -> str:
-    """Return what may be meant by an id that the table does not have."""
+def bag_without_totals(
+    bag: Any, row: int, ids: Collection[Any], place: str | None = None
+) -> SupervisionError:
+    """Return the error for a bag that has rows but no totals among those of these ids."""
+    found = "rows, but no line in the table of totals"
+    allowed, advice = f"the bags of the table: {name_some(map(repr, ids))}", _hint_for(bag, ids)
+    return SupervisionError("", found, allowed, advice, row=row, bag=bag, place=place)
+
+
+def _has_no_ids(proportions: Any, totals: Totals) -> bool:
+    """Return whether totals are from an array, whose row k is bag k."""
+    named = isinstance(proportions, Totals) or np.ndim(proportions) not in (1, 2)
+    named = named or hasattr(proportions, "columns") or hasattr(proportions, "index")
+    return not named and totals.ids == tuple(range(len(totals.ids)))
+
+
+def _hint_for(bag: Any, ids: Collection[Any]) -> str:
+    """Return what an id that the table does not have may mean."""
     words = str(bag).strip().casefold()
     for other in ids:
         text = str(other).strip().casefold()
@@ -356,8 +339,9 @@ def _hint_for(bag: Any, ids: tuple[Any, ...]) -> str:
                 f"{type(bag).__name__}: make the types equal"
             )
     if all(type(other) is not type(bag) for other in ids):
+        first = next(iter(ids))
         return (
-            f"the table's ids are of type {type(ids[0]).__name__}, e.g. {ids[0]!r}, the rows' of "
+            f"the table's ids are of type {type(first).__name__}, e.g. {first!r}, the rows' of "
             f"type {type(bag).__name__}: make the types equal"
         )
     return "correct the id, add a line for it (missing cells for 'not known'), or leave it missing"

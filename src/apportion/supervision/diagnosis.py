@@ -1,7 +1,8 @@
-"""What a design of bags can tell apart, and what it cannot, before anything is fitted."""
+"""Which classes the totals of bags can tell apart, before anything is fitted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -15,12 +16,15 @@ from apportion.supervision.bags import Bags, match_bags
 
 _NOTHING = 1e-9
 _WEAK = 0.5
-"""Bags drawn at random have an index of about (bags - 1) / rows; this is far below that."""
+"""The index times the number of rows, below which a pair of classes is hardly told apart.
+
+Bags drawn at random have an index of about (bags - 1) / rows, far above this.
+"""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """How much the totals say.
+    """How much the totals tell about the classes.
 
     Attributes
     ----------
@@ -36,12 +40,19 @@ class Diagnosis:
         The rank of the table of proportions; less than the number of classes that have mass when
         some mixture of them looks the same in every bag.
     smallest_singular_value : float
-        Of the table of proportions with bags weighted by size, classes without mass aside: near 0,
-        small errors in the totals are large errors in what they say.
+        The smallest singular value of the table of proportions, with bags weighted by size and
+        without the classes that have no mass. Near 0, small errors in the totals have large
+        effects.
     findings : tuple of str
-        What cannot, or hardly, be told apart, in words; empty when there is nothing to say.
+        Which classes cannot, or hardly, be told apart, in sentences; empty if there are none.
     absent : tuple
         Classes without mass, because every total of them is 0: no row gets their label.
+
+    Examples
+    --------
+    >>> diagnosis = diagnose(["mon", "mon", "tue", "tue"], {"mon": 0.5, "tue": 1.0})
+    >>> round(diagnosis.index, 3), diagnosis.rank, diagnosis.uninformative
+    (0.333, 2, False)
     """
 
     classes: AnyArray
@@ -79,22 +90,26 @@ class Diagnosis:
             names = name_some(map(repr, self.absent), 12)
             lines.append(f"not counted, because every total of it is 0: {names}")
         if len(self.classes) > 2 and self.hardest_pair is not None:
-            index, one, other = self.hardest_pair
-            lines.append(f"hardest pair: {one!r} and {other!r}, index {index:.3f}")
+            index, *pair = self.hardest_pair
+            lines.append("hardest pair: {!r} and {!r}, index {:.3f}".format(*pair, index))
         return "\n".join([*lines, *self.findings])
 
 
 def diagnose(bags: Any = None, proportions: Any = None, *, y: Any = None) -> Diagnosis:
-    """Return what the totals can tell apart.
+    """Return which classes the totals can tell apart.
 
     Parameters
     ----------
     bags : array-like of shape (n_samples,)
-        One bag id a row.
+        One bag id per row.
     proportions : Totals, dataframe, mapping or array
         The bags' totals.
     y : array-like of shape (n_samples,), optional
         Given labels; each counts as a pure bag of one row.
+
+    Returns
+    -------
+    Diagnosis
 
     Examples
     --------
@@ -109,14 +124,22 @@ def diagnose(bags: Any = None, proportions: Any = None, *, y: Any = None) -> Dia
 
 
 def diagnose_bags(bags: Bags) -> Diagnosis:
-    """Return what matched bags can tell apart; see `diagnose`."""
-    return diagnose_shares(bags.classes, *_design(bags), exact=bool(bags.exact.all()))
+    """Return which classes matched bags can tell apart; see `diagnose`.
+
+    The given labels of a class are a pure bag of their own.
+    """
+    given = np.bincount(bags.given[bags.given >= 0], minlength=bags.n_classes).astype(np.float64)
+    shares = np.vstack([bags.shares, np.eye(bags.n_classes)])
+    sizes = np.concatenate([bags.open_groups.sizes, given])
+    some = sizes > 0
+    exact = bool(bags.exact.all())
+    return diagnose_shares(bags.classes, shares[some], sizes[some], exact=exact)
 
 
 def diagnose_shares(
     classes: AnyArray, shares: FloatArray, sizes: FloatArray, *, exact: bool
 ) -> Diagnosis:
-    """Return what bags of these shares and sizes can tell apart; see `diagnose`."""
+    """Return which classes bags of these shares and sizes can tell apart; see `diagnose`."""
     n = max(sizes.sum(), 1.0)
     mean = sizes @ shares / n
     spread = float(sizes @ ((shares - mean) ** 2).sum(axis=1) / n)
@@ -138,17 +161,8 @@ def diagnose_shares(
     )
 
 
-def _design(bags: Bags) -> tuple[FloatArray, FloatArray]:
-    """Return shares and sizes of the bags; a class's given labels are a pure bag of their own."""
-    given = np.bincount(bags.given[bags.given >= 0], minlength=bags.n_classes).astype(np.float64)
-    labeled = np.flatnonzero(given)
-    shares = np.vstack([bags.shares, np.eye(bags.n_classes)[labeled]])
-    sizes = np.concatenate([bags.open_groups.sizes, given[labeled]])
-    return shares[sizes > 0], sizes[sizes > 0]
-
-
 def _pairwise_index(shares: FloatArray, sizes: FloatArray) -> FloatArray:
-    """Return, for classes g and h, how much of the variance of 'g, not h' lies between bags."""
+    """Return, for classes g and h alone, the share of the variance of g that lies between bags."""
     c = shares.shape[1]
     index = np.full((c, c), np.nan)
     for g, h in combinations(range(c), 2):
@@ -166,30 +180,23 @@ def _pairwise_index(shares: FloatArray, sizes: FloatArray) -> FloatArray:
 def _findings(
     classes: list[Any], exact: bool, mean: FloatArray, pairwise: FloatArray, weight: FloatArray
 ) -> tuple[str, ...]:
-    """Return, in words, which classes the totals do not tell apart, and which ones they hardly do.
+    """Return, in sentences, which classes the totals do not or hardly tell apart.
 
-    No sentence says "bag": the same ones are read by people who keep diaries.
+    No sentence uses the word "bag", because people who keep diaries read them, too.
     """
     alike = pairwise <= _NOTHING
-    known = "" if exact else "as far as the totals are known, "
+    limit = "" if exact else "as far as the totals are known, "
     sentences = []
-    for group in _groups(alike):
-        names = _listed([classes[h] for h in group])
-        start = f"The totals do not tell {names} apart: {known}they "
+    for group, names in _related_groups(alike, classes):
         shares = mean[group] / mean[group].sum()
-        if np.ptp(shares) <= _NOTHING:
-            sentences.append(
-                f"{start}have equal shares everywhere, and exchanging them changes nothing that "
-                "the totals say."
-            )
-        else:
-            ratio = " to ".join(f"{share:.3g}" for share in shares)
-            sentences.append(
-                f"{start}stand {ratio} everywhere, and only the size of groups of similar rows "
-                "is left to go by."
-            )
-    for group in _groups(~alike & (pairwise * weight < _WEAK)):
-        names = _listed([classes[h] for h in group])
+        ratio = (
+            "have equal shares everywhere, and exchanging them changes nothing that the totals say"
+            if np.ptp(shares) <= _NOTHING
+            else f"stand {' to '.join(f'{share:.3g}' for share in shares)} everywhere, and only "
+            "the size of groups of similar rows is left to go by"
+        )
+        sentences.append(f"The totals do not tell {names} apart: {limit}they {ratio}.")
+    for group, names in _related_groups(~alike & (pairwise * weight < _WEAK), classes):
         weakest = np.nanmin(pairwise[np.ix_(group, group)])
         sentences.append(
             f"The totals hardly tell {names} apart: they stand in almost the same ratio everywhere "
@@ -198,15 +205,11 @@ def _findings(
     return tuple(sentences)
 
 
-def _groups(related: AnyArray) -> list[list[int]]:
-    """Return the sets of classes that are related, directly or through others."""
+def _related_groups(related: AnyArray, classes: list[Any]) -> Iterator[tuple[list[int], str]]:
+    """Yield the sets of classes that are related, directly or through others, and their names."""
     _, label = connected_components(np.nan_to_num(related), directed=False)
-    groups = [np.flatnonzero(label == g).tolist() for g in range(label.max(initial=-1) + 1)]
-    return [group for group in groups if len(group) > 1]
-
-
-def _listed(items: list[Any]) -> str:
-    names = [repr(item) for item in items]
-    if len(names) == 2:
-        return f"{names[0]} from {names[1]}"
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    for g in range(label.max(initial=-1) + 1):
+        group = np.flatnonzero(label == g).tolist()
+        *names, last = (repr(classes[h]) for h in group)
+        if names:
+            yield group, f"{', '.join(names)} {'from' if len(names) == 1 else 'and'} {last}"

@@ -1,4 +1,4 @@
-"""How people write how long something took: "8h30", "08:30", 8.5, "90 min", "35 %"."""
+"""Durations as people write them: "8h30", "08:30", 8.5, "90 min", "35 %"."""
 
 from __future__ import annotations
 
@@ -13,14 +13,8 @@ from apportion._io.identifiers import is_missing, seconds
 
 Kind = Literal["seconds", "share", "bare"]
 
-UNITS = {
-    "hours": 3600.0,
-    "minutes": 60.0,
-    "seconds": 1.0,
-    "percent": 0.01,
-    "share": 1.0,
-}
-"""What one bare number is worth, in seconds or as a share of the period."""
+UNITS = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0, "percent": 0.01, "share": 1.0}
+"""What the number 1 means in each unit, in seconds or as a share of the period."""
 
 _MOST = 1e12
 _NUMBER = r"(\d+(?:[.,]\d*)?|[.,]\d+)"
@@ -36,7 +30,7 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 _THOUSANDS = re.compile(r"\+?[1-9]\d{0,2},\d{3}")
-"""A comma that may part thousands as well as decimals."""
+"""A comma that may separate thousands as well as decimals."""
 
 _UNIT_AT_END = re.compile(
     rf"[(\[]\s*(?:(?P<hours>{_HOURS})|(?P<minutes>{_MINUTES})"
@@ -46,14 +40,19 @@ _UNIT_AT_END = re.compile(
 
 
 class Amount(NamedTuple):
-    """A duration in seconds, a share of a period, or a number whose unit is said elsewhere."""
+    """A duration in seconds, a share of a period, or a bare number, whose unit is not known yet."""
 
     kind: Kind
     value: float
 
 
+def is_blank(cell: Any) -> bool:
+    """Return whether a cell is missing, or text without a visible character."""
+    return is_missing(cell) or (isinstance(cell, str) and not cell.strip())
+
+
 def read_amount(cell: Any) -> Amount | None:
-    """Return what a cell says, or None where it is blank; what is no amount is a ValueError.
+    """Return the amount in a cell, None where it is blank; anything else raises a ValueError.
 
     Examples
     --------
@@ -63,7 +62,7 @@ def read_amount(cell: Any) -> Amount | None:
     >>> read_amount("35 %"), read_amount("8,5")
     (Amount(kind='share', value=0.35), Amount(kind='bare', value=8.5))
     """
-    if is_missing(cell) or (isinstance(cell, str) and not cell.strip()):
+    if is_blank(cell):
         return None
     try:
         amount = _read_text(" ".join(cell.split())) if isinstance(cell, str) else _read_value(cell)
@@ -75,7 +74,7 @@ def read_amount(cell: Any) -> Amount | None:
 
 
 def unit_in_name(name: str) -> tuple[str, str | None]:
-    """Return a column's name without the unit in brackets behind it, and the unit.
+    """Return the name of a column without the unit in brackets at its end, and the unit.
 
     Examples
     --------
@@ -92,7 +91,7 @@ def unit_in_name(name: str) -> tuple[str, str | None]:
 
 def _read_value(cell: Any) -> Amount:
     if isinstance(cell, bool | np.bool_):
-        raise ValueError("true and false are no amounts")
+        raise ValueError("true and false are not amounts")
     if isinstance(cell, timedelta | np.timedelta64):
         return Amount("seconds", seconds(cell))
     if isinstance(cell, time):
@@ -103,9 +102,9 @@ def _read_value(cell: Any) -> Amount:
 
 def _read_text(text: str) -> Amount | None:
     if _BARE.fullmatch(text):
-        return Amount("bare", _number(text))
+        return Amount("bare", _decimal(text))
     if match := _PERCENT.fullmatch(text):
-        return Amount("share", _number(match[1]) / 100.0)
+        return Amount("share", _decimal(match[1]) / 100.0)
     if match := _CLOCK.fullmatch(text) or _WORDS.fullmatch(text):
         return _of_parts(match.groups())
     if match := _HOURS_AND.fullmatch(text):
@@ -113,18 +112,17 @@ def _read_text(text: str) -> Amount | None:
     return None
 
 
-def _of_parts(parts: Sequence[str | None]) -> Amount | None:
-    """Return hours, minutes and seconds together; only the last that is said may be broken."""
-    worth = (UNITS["hours"], UNITS["minutes"], UNITS["seconds"])
-    said = [(_number(part), unit) for part, unit in zip(parts, worth, strict=True) if part]
-    if any(not number.is_integer() for number, _ in said[:-1]):
+def _of_parts(texts: Sequence[str | None]) -> Amount | None:
+    """Return hours, minutes and seconds together; only the last one given may be a fraction."""
+    units = (3600, 60, 1)
+    parts = [(_decimal(text), unit) for text, unit in zip(texts, units, strict=True) if text]
+    whole = all(number.is_integer() for number, _ in parts[:-1])
+    if not whole or any(number >= 60 for number, _ in parts[1:]):
         return None
-    if any(number >= 60 for number, _ in said[1:]):
-        return None
-    return Amount("seconds", sum(number * unit for number, unit in said))
+    return Amount("seconds", sum(number * unit for number, unit in parts))
 
 
-def _number(text: str) -> float:
+def _decimal(text: str) -> float:
     if _THOUSANDS.fullmatch(text):
-        raise ValueError("a comma that parts thousands or decimals")
+        raise ValueError("a comma that may separate thousands or decimals")
     return float(text.replace(",", "."))

@@ -1,28 +1,28 @@
-"""The periods that a diary's lines speak of: days, spans of time, or names."""
+"""The periods of a diary's lines: days, spans of time, or names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import date, datetime, time
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from apportion._io.identifiers import is_missing, plain_name
+from apportion._io.identifiers import plain_name
 from apportion._io.sheet import Sheet
 from apportion._utils.typing import BoolArray, IntArray
-from apportion.exceptions import DiaryError, name_some
-from apportion.supervision.diary.clock import (
+from apportion.exceptions import DiaryError, hint, name_some
+from apportion.supervision.diary.column_roles import Roles, bad_cell, empty_cell
+from apportion.supervision.diary.durations import is_blank
+from apportion.supervision.diary.instants import is_number, parsed_time, read_times
+from apportion.supervision.diary.time_zones import (
     DAY,
     SECOND,
     first_showing,
-    refuse_never_shown,
+    refuse_skipped,
     shown_at,
 )
-from apportion.supervision.diary.columns import Roles
-from apportion.supervision.diary.times import is_number, parsed_time, read_times
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d(?:\.\d+)?))?")
 _TIME_OF_DAY = re.compile("%[HIMSpcX]")
@@ -38,7 +38,7 @@ class Spans(NamedTuple):
     absolute : bool
         Whether these are points in time, not what a clock showed.
     in_days : ndarray of bool, of shape (n_periods,)
-        Periods that are said as dates: they begin and end when a diary's day does.
+        Periods that are given as dates: they begin and end when a diary's day does.
     """
 
     first: IntArray
@@ -46,69 +46,67 @@ class Spans(NamedTuple):
     absolute: bool
     in_days: BoolArray
 
-    def take(self, chosen: IntArray) -> Spans:
+    def take(self, periods: IntArray) -> Spans:
         """Return some of the periods."""
-        return Spans(self.first[chosen], self.last[chosen], self.absolute, self.in_days[chosen])
+        return Spans(self.first[periods], self.last[periods], self.absolute, self.in_days[periods])
 
-    def in_zone(
-        self, zone: ZoneInfo | None, day_start: int, place: Callable[[int], str]
-    ) -> tuple[IntArray, IntArray]:
+    def in_zone(self, zone: ZoneInfo | None, day_start: int) -> tuple[IntArray, IntArray]:
         """Return when periods begin and end, as points in time where the zone is known."""
         shift = np.where(self.in_days, day_start, 0)
         first, last = self.first + shift, self.last + shift
         if self.absolute or zone is None:
             return first, last
-        said = np.flatnonzero(~self.in_days)
-        for clock, ends in ((first, False), (last, True)):
-            refuse_never_shown(clock[said], zone, lambda i: place(int(said[i])), ends=ends)
+        # A day begins at its first moment, whatever the clock shows then.
+        refuse_skipped(first, zone, among=~self.in_days)
+        refuse_skipped(last, zone, among=~self.in_days, ends=True)
         return first_showing(first, zone), first_showing(last, zone)
 
 
 class Periods(NamedTuple):
-    """What each line calls its period, when that is, and the roles of the columns that say so.
+    """The name of each line's period, its span, and the roles of the columns that were read.
 
-    Without spans the names are those that windows have too.
+    Without spans, the names are also those in a column of the windows.
     """
 
     names: list[str]
     spans: Spans | None
-    roles: frozenset[str]
+    roles: tuple[str, ...]
 
 
 def read_periods(
     sheet: Sheet, roles: Roles, date_format: str | None, time_format: str | None
 ) -> Periods:
     """Return the period of each line."""
-    if "start" in roles.column and "end" in roles.column:
-        clocks = [*sheet.column(roles.column["start"]), *sheet.column(roles.column["end"])]
-        if any(_looks_like_clock(cell) for cell in clocks):
-            return _clock_spans(sheet, roles, date_format)
-        return _time_spans(sheet, roles, date_format, time_format)
-    if "date" in roles.column:
-        return _days(sheet, roles.column["date"], date_format)
-    if "period" in roles.column:
-        column = roles.column["period"]
-        names = [
-            name_in(cell, sheet.place(i, column)) for i, cell in enumerate(sheet.column(column))
-        ]
-        return Periods(names, None, frozenset(["period"]))
+    column = roles.column
+    if "start" in column and "end" in column:
+        cells = [*sheet.column(column["start"]), *sheet.column(column["end"])]
+        if any(map(_looks_like_clock, cells)):
+            spans = _clock_spans(sheet, column, date_format)
+            return Periods(_span_names(spans), spans, ("date", "start", "end"))
+        return _time_spans(sheet, column, date_format, time_format)
+    if "date" in column:
+        first = _days(sheet, column["date"], date_format)
+        spans = Spans(first, first + DAY, False, np.ones(len(first), dtype=bool))
+        return Periods(_span_names(spans), spans, ("date",))
+    if "period" in column:
+        return Periods(names_in(sheet, column["period"], "period"), None, ("period",))
     raise DiaryError(
         sheet.name,
         f"no column that says when; its columns are {name_some(map(repr, sheet.columns))}",
         "a column 'date', or 'start' and 'end', or 'period' (a name that windows have too)",
-        "name the column so, or say which one it is, e.g. --diary-column date=Tag",
+        hint("name the column so, or say which one it is, e.g. {diary_column:date=Tag}"),
     )
 
 
-def name_in(cell: Any, where: str) -> str:
-    """Return the name in a cell; an empty cell is an error."""
-    if _is_empty(cell):
-        raise DiaryError(where, "an empty cell", "a name in every line", "fill the cell")
-    return plain_name(cell)
+def names_in(sheet: Sheet, column: str, role: str) -> list[str]:
+    """Return the names in a column; an empty cell raises an error."""
+    cells = sheet.column(column)
+    _refuse_empty(cells, column, role)
+    return [plain_name(cell) for cell in cells]
 
 
 def clock_time(cell: Any) -> int | None:
-    """Return the microseconds since midnight of a clock time up to 24:00; None = it is none.
+    """Return the microseconds since midnight of a clock time up to 24:00; None if it is none.
 
     Examples
     --------
@@ -126,79 +124,57 @@ def clock_time(cell: Any) -> int | None:
 
 
 def _looks_like_clock(cell: Any) -> bool:
-    return isinstance(cell, time) or (
-        isinstance(cell, str) and bool(_CLOCK.fullmatch(cell.strip()))
-    )
+    in_text = isinstance(cell, str) and _CLOCK.fullmatch(cell.strip()) is not None
+    return in_text or isinstance(cell, time)
 
 
-def _days(sheet: Sheet, column: str, date_format: str | None) -> Periods:
-    days = [
-        _day(cell, sheet.place(i, column), date_format)
-        for i, cell in enumerate(sheet.column(column))
-    ]
-    first = np.array([_microseconds(day) for day in days], dtype=np.int64)
-    spans = Spans(first, first + DAY, False, np.ones(len(days), dtype=bool))
-    return Periods([day.isoformat() for day in days], spans, frozenset(["date"]))
+def _refuse_empty(cells: list[Any], column: str, role: str) -> None:
+    for row, cell in enumerate(cells):
+        if is_blank(cell):
+            raise empty_cell(row, column, role)
 
 
-def _clock_spans(sheet: Sheet, roles: Roles, date_format: str | None) -> Periods:
+def _clock_spans(sheet: Sheet, column: dict[str, str], date_format: str | None) -> Spans:
     """Return spans between clock times of a date; those that end no later go over midnight."""
-    if "date" not in roles.column:
+    if "date" not in column:
         raise DiaryError(
             sheet.name,
-            f"clock times in {roles.column['start']!r} and {roles.column['end']!r}, but no date",
+            f"clock times in {column['start']!r} and {column['end']!r}, but no date",
             "a column 'date' beside clock times, or times such as '2024-03-04 07:30'",
-            "add it, or say which column it is, e.g. --diary-column date=Tag",
+            hint("add it, or say which column it is, e.g. {diary_column:date=Tag}"),
         )
-    first, last = [], []
-    days, starts, ends = (sheet.column(roles.column[role]) for role in ("date", "start", "end"))
-    for i, (cell, start, end) in enumerate(zip(days, starts, ends, strict=True)):
-        day = _microseconds(_day(cell, sheet.place(i, roles.column["date"]), date_format))
-        begin = _clock(start, sheet.place(i, roles.column["start"]), DAY - 1)
-        stop = _clock(end, sheet.place(i, roles.column["end"]), DAY)
-        first.append(day + begin)
-        last.append(day + stop + (DAY if stop <= begin else 0))
-    spans = Spans(np.array(first), np.array(last), False, np.zeros(len(first), dtype=bool))
-    return Periods(_span_names(spans), spans, frozenset(["date", "start", "end"]))
+    day = _days(sheet, column["date"], date_format)
+    begin = _clock_times(sheet, column["start"], DAY - 1)
+    end = _clock_times(sheet, column["end"], DAY)
+    last = day + end + np.where(end <= begin, DAY, 0)
+    return Spans(day + begin, last, False, np.zeros(len(day), dtype=bool))
 
 
 def _time_spans(
-    sheet: Sheet, roles: Roles, date_format: str | None, time_format: str | None
+    sheet: Sheet, column: dict[str, str], date_format: str | None, time_format: str | None
 ) -> Periods:
     """Return spans between times or dates; an end that is a date is the end of that day."""
-    columns = [roles.column[role] for role in ("start", "end")]
-    cells = [[_or_day(c, date_format, time_format) for c in sheet.amounts(one)] for one in columns]
-    starts = read_times(cells[0], lambda i: sheet.place(i, columns[0]), time_format=time_format)
-    ends = read_times(cells[1], lambda i: sheet.place(i, columns[1]), time_format=time_format)
-    if starts.absolute != ends.absolute:
-        raise DiaryError(
-            f"{sheet.name}, columns {columns[0]!r} and {columns[1]!r}",
-            "times of which only one column has a zone",
-            "the same form in both",
-            "write them alike",
-        )
-    from_day, to_day = (np.array([_is_day(cell) for cell in one]) for one in cells)
-    spans = Spans(
-        starts.values, ends.values + np.where(to_day, DAY, 0), starts.absolute, from_day & to_day
+    start, end = (
+        [_as_day(cell, date_format, time_format) for cell in sheet.amounts(column[role])]
+        for role in ("start", "end")
     )
-    for i in np.flatnonzero(spans.last <= spans.first).tolist():
-        raise DiaryError(
-            sheet.place(i),
-            f"a period that ends at {cells[1][i]} and begins at {cells[0][i]}",
-            "periods that end after they begin",
-            "exchange or correct the two",
-        )
-    numbers = all(is_number(cell) for one in cells for cell in one)
-    names = (
-        [f"{plain_name(a)}–{plain_name(b)}" for a, b in zip(*cells, strict=True)]
-        if numbers
-        else _span_names(spans)
-    )
-    return Periods(names, spans, frozenset(["start", "end"]))
+    starts = read_times(start, column["start"], time_format=time_format)
+    ends = read_times(end, column["end"], time_format=time_format, like=starts)
+    from_day, to_day = (np.array([_is_day(cell) for cell in cells]) for cells in (start, end))
+    last = ends.values + np.where(to_day, DAY, 0)
+    spans = Spans(starts.values, last, starts.absolute, from_day & to_day)
+    for row in np.flatnonzero(spans.last <= spans.first).tolist():
+        found = f"a period that ends at {end[row]} and begins at {start[row]}"
+        allowed = "periods that end after they begin"
+        raise bad_cell(row, None, found, allowed, "exchange or correct the two")
+    names = _span_names(spans)
+    if all(map(is_number, [*start, *end])):
+        names = [f"{plain_name(a)}–{plain_name(b)}" for a, b in zip(start, end, strict=True)]
+    return Periods(names, spans, ("start", "end"))
 
 
 def _span_names(spans: Spans) -> list[str]:
-    """Return what spans are called: their dates, or their start and the clock at their end."""
+    """Return the names of spans: their dates, or their start and the clock at their end."""
     names = []
     zone = " UTC" if spans.absolute else ""
     for first, last, in_days in zip(spans.first, spans.last, spans.in_days, strict=True):
@@ -211,43 +187,36 @@ def _span_names(spans: Spans) -> list[str]:
     return names
 
 
-def _clock(cell: Any, where: str, latest: int) -> int:
-    if _is_empty(cell):
-        raise DiaryError(where, "no time", "a time in every line", "fill the cell or drop the line")
-    moment = clock_time(cell)
-    if moment is None or moment > latest:
-        raise DiaryError(
-            where,
-            repr(cell),
-            "clock times such as '08:30'" + (", up to '24:00'" if latest == DAY else ""),
-            "correct the cell",
-        )
-    return moment
+def _clock_times(sheet: Sheet, column: str, latest: int) -> IntArray:
+    cells = sheet.column(column)
+    _refuse_empty(cells, column, "time")
+    moments = []
+    for row, cell in enumerate(cells):
+        moment = clock_time(cell)
+        if moment is None or moment > latest:
+            allowed = f"clock times such as '08:30'{', up to 24:00' * (latest == DAY)}"
+            raise bad_cell(row, column, repr(cell), allowed, "correct the cell")
+        moments.append(moment)
+    return np.array(moments, dtype=np.int64)
 
 
-def _day(cell: Any, where: str, date_format: str | None) -> date:
-    if _is_empty(cell):
-        raise DiaryError(where, "no date", "a date in every line", "fill the cell or drop the line")
-    if isinstance(cell, date):
-        return date(cell.year, cell.month, cell.day)
-    moment = parsed_time(str(cell), date_format)
-    if moment is None:
-        raise DiaryError(
-            where,
-            repr(cell),
-            f"dates written as {date_format!r}" if date_format else "dates such as '2024-03-04'",
-            "correct the cell, or say how dates are written with --date-format (date_format), e.g. "
-            "'%d/%m/%Y'",
-        )
-    return moment.date()
+def _days(sheet: Sheet, column: str, date_format: str | None) -> IntArray:
+    """Return when the dates of a column begin, in microseconds."""
+    cells = sheet.column(column)
+    _refuse_empty(cells, column, "date")
+    days = []
+    for row, cell in enumerate(cells):
+        day = cell if isinstance(cell, date) else parsed_time(str(cell), date_format)
+        if day is None:
+            form = f"written as {date_format!r}" if date_format else "such as '2024-03-04'"
+            advice = hint("correct the cell, or give the form of dates: {date_format:%d/%m/%Y}")
+            raise bad_cell(row, column, repr(cell), f"dates {form}", advice)
+        days.append((date(day.year, day.month, day.day) - date(1970, 1, 1)).days * DAY)
+    return np.array(days, dtype=np.int64)
 
 
-def _is_empty(cell: Any) -> bool:
-    return is_missing(cell) or not str(cell).strip()
-
-
-def _or_day(cell: Any, date_format: str | None, time_format: str | None) -> Any:
-    """Return the date that a cell says without a time of day, else the cell."""
+def _as_day(cell: Any, date_format: str | None, time_format: str | None) -> Any:
+    """Return the date that a cell holds without a time of day, or else the cell."""
     if not isinstance(cell, str):
         return cell
     forms = [date_format, time_format, "%Y-%m-%d"]
@@ -257,7 +226,3 @@ def _or_day(cell: Any, date_format: str | None, time_format: str | None) -> Any:
 
 def _is_day(cell: Any) -> bool:
     return isinstance(cell, date) and not isinstance(cell, datetime)
-
-
-def _microseconds(day: date) -> int:
-    return (day - date(1970, 1, 1)).days * DAY

@@ -11,15 +11,25 @@ import numpy as np
 
 from apportion._io.sheet import sheet_of
 from apportion._utils.typing import AnyArray, BoolArray, IntArray
-from apportion.exceptions import DiaryError, counted, name_some
-from apportion.supervision.diary.assign import Matched, by_name, by_time, common_zone, owners
-from apportion.supervision.diary.clock import shown_at, shown_by
-from apportion.supervision.diary.columns import find_roles
+from apportion.exceptions import DiaryError, counted, hint, name_some
+from apportion.supervision.diary.column_roles import (
+    DIARY_ROLES,
+    ColumnTable,
+    find_roles,
+    located_rows,
+)
+from apportion.supervision.diary.diary_rules import DiaryRules
 from apportion.supervision.diary.entries import Entries, read_entries
-from apportion.supervision.diary.fit import fit_entries
+from apportion.supervision.diary.entry_of_window import (
+    common_zone,
+    day_begin,
+    entries_by_name,
+    entries_by_time,
+    owners_of,
+)
+from apportion.supervision.diary.entry_totals import entry_totals
 from apportion.supervision.diary.recording import Recording, read_recording
-from apportion.supervision.diary.rules import DiaryRules
-from apportion.supervision.diary.table import Table
+from apportion.supervision.diary.time_zones import DAY, SECOND, shown_at, shown_by
 from apportion.supervision.totals import Totals
 
 
@@ -32,27 +42,27 @@ class DiaryBags:
     bags : ndarray of shape (n_samples,)
         The id of each window's bag, participant and period; None = in no bag.
     totals : Totals
-        Within which shares the classes lie in each bag.
+        Bounds on the shares of the classes in each bag.
     left_out : ndarray of bool, of shape (n_samples,)
-        Windows that are not to be labeled: the sensor was not worn.
+        Windows that are not to be labeled, because the sensor was not worn.
     participants : ndarray of shape (n_samples,), or None
         Whose window it is.
     starts, ends : ndarray of shape (n_samples,), or None
-        What clocks showed when windows began, in microseconds since 1970 or since the moment that
-        seconds count from, and as much more as they lasted; None where no column says so.
+        What clocks showed when windows began, in microseconds since 1970 or since the moment from
+        which seconds count, and the same plus their length; None where there is no column of times.
     ahead : ndarray of shape (n_samples,), or None
         How far these clocks were ahead of UTC when windows began, in microseconds; 0 where times
         are seconds, and None where no zone is known.
     zone : str or None
         The zone of these clocks, where it is known.
     hours, recorded_hours : dict of str to float
-        How long each bag's period was, and how much of it was recorded.
+        The length of each bag's period, and of the recorded part of it.
     columns : dict of str to str
         Which columns of the windows are the `participant`, `start`, `end`, `nonwear`, `period`.
     never : tuple of str
-        Activities of the diary that take no time in any bag; they are no classes.
+        Activities of the diary that take no time in any bag; they are not classes.
     rules : tuple of str
-        The rules that were used, in words, one for each option.
+        The rules that were used, in words, one text per rule.
     notes : tuple of str
         What was found and decided, in sentences.
     """
@@ -90,7 +100,7 @@ def diary_bags(
     time_format: str | None = None,
     place: Callable[[int], str] | None = None,
 ) -> DiaryBags:
-    """Return a bag for every window, and the bags' totals as a diary tells them.
+    """Return a bag for every window, and the bags' totals according to a diary.
 
     Bags are participant × period. A window belongs to the period that its middle falls into;
     windows of a period without an entry are in no bag.
@@ -98,12 +108,12 @@ def diary_bags(
     Parameters
     ----------
     windows : dataframe or mapping of columns
-        One row a window: when it starts, when it ends or how long all are, and whose it is.
+        One row per window: when it starts, when it ends or how long all are, and whose it is.
     diary : dataframe, sequence of mappings, or path of a CSV or Parquet file
         Periods (`date`, or `start` and `end`, or `period`, a name that windows have in a column
         called so too), `participant` where there are several, and durations or shares of the
-        activities: one column an activity (wide), or a line for each with columns `activity` and
-        `duration` (long). Long lines with `start` and `end` and no duration say that the activity
+        activities: one column per activity (wide), or one line per activity with columns `activity`
+        and `duration` (long). In long lines with `start` and `end` and no duration, the activity
         filled that time.
     rules : DiaryRules, optional
         What to do where the two do not fit together.
@@ -120,12 +130,12 @@ def diary_bags(
         When a diary's day begins.
     diary_columns : mapping of str to str, optional
         Which of the diary's columns is the `participant`, `date`, `start`, `end`, `period`,
-        `activity`, `duration` or `note`, where it has another name. Of notes, which are not used,
-        there may be a list.
+        `activity`, `duration` or `note`, where it has another name. Notes are not used, and there
+        may be a list of them.
     date_format, time_format : str, optional
         How dates and times are written, for `datetime.strptime`; by default ISO 8601.
     place : callable, optional
-        Says where a row of `windows` stands, for messages.
+        Returns where a row of `windows` stands, for error messages.
 
     Returns
     -------
@@ -145,94 +155,85 @@ def diary_bags(
     rules = DiaryRules() if rules is None else rules
     place = place or (lambda row: f"row {row} of the windows")
     sheet = sheet_of(diary, "the diary")
-    roles = find_roles(sheet, diary_columns)
-    entries = read_entries(
-        sheet, roles, unit=rules.unit, date_format=date_format, time_format=time_format
-    )
-    table = Table(windows)
+    roles = find_roles(sheet.columns, DIARY_ROLES, diary_columns or {}, sheet.name)
+    with located_rows(sheet.place):
+        entries = read_entries(
+            sheet, roles, unit=rules.unit, date_format=date_format, time_format=time_format
+        )
+    table = ColumnTable(windows)
     columns = {"participant": participant, "start": start, "end": end, "nonwear": nonwear}
-    recording = read_recording(table, columns, length=window, time_format=time_format, place=place)
+    with located_rows(place):
+        recording = read_recording(table, columns, length=window, time_format=time_format)
+        owners = owners_of(entries, recording)
+        zone, zone_notes = common_zone(timezone, entries, recording)
+        recording = recording.in_zone(zone)
+    notes = [*_read_as(entries), *recording.notes, *zone_notes]
     period = roles.column.get("period")
     if period in table.names:
         recording = replace(recording, columns={**recording.columns, "period": str(period)})
-    whose = owners(entries, recording, sheet.name)
-    zone, zone_notes = common_zone(timezone, entries, recording)
-    recording = recording.in_zone(zone, place)
     if entries.spans is None:
-        matched = by_name(table, roles.column["period"], entries, recording, whose)
+        spans = None
+        codes = entries_by_name(table, str(period), entries, recording, owners)
+        if np.isnan(recording.length):
+            recording = replace(recording, length=1.0)
     else:
-        matched = by_time(
-            entries,
-            recording,
-            whose,
-            zone,
-            day_start,
-            lambda k: f"{sheet.name}, {entries.places[k]}",
-        )
-    return _bags(entries, matched, rules, sheet.name, zone, zone_notes)
+        with located_rows(entries.place):
+            spans = entries.spans.in_zone(zone, day_begin(day_start))
+        codes = entries_by_time(entries, recording, owners, spans)
+        notes += _changed_days(entries, *spans)
+    return _matched_bags(entries, recording, codes, spans, rules, zone, notes)
 
 
-def _bags(
+def _matched_bags(
     entries: Entries,
-    matched: Matched,
+    recording: Recording,
+    codes: IntArray,
+    spans: tuple[IntArray, IntArray] | None,
     rules: DiaryRules,
-    name: str,
     zone: ZoneInfo | None,
     notes: list[str],
 ) -> DiaryBags:
-    recording, n_entries = matched.recording, len(entries.names)
-    worn = np.where(recording.off, -1, matched.codes)
-    has_rows = np.bincount(worn[worn >= 0], minlength=n_entries) > 0
-    if not has_rows.any():
-        raise _nothing_fits(name, entries, matched)
-    recorded = recording.covered(worn, n_entries, matched.periods)
-    period = recorded if matched.lengths is None else matched.lengths
+    """Return the bags of windows whose entries, and when these begin and end, are known."""
+    n_entries = len(entries.names)
+    worn = np.where(recording.not_worn, -1, codes)
+    has_windows = np.bincount(worn[worn >= 0], minlength=n_entries) > 0
+    if not has_windows.any():
+        raise _nothing_fits(entries, recording, codes)
+    recorded = recording.covered(worn, n_entries, spans)
+    period = recorded if spans is None else (spans[1] - spans[0]) / SECOND
 
-    used = np.flatnonzero(has_rows)
-    fitted = fit_entries(
-        entries.take(used),
-        period[used],
-        recorded[used],
-        recording.length,
-        rules,
-        name,
-        several=max(len(set(entries.participants)), len(recording.names)) > 1,
+    used = np.flatnonzero(has_windows)
+    several = max(len(set(entries.participants)), len(recording.names)) > 1
+    result = entry_totals(
+        entries.take(used), period[used], recorded[used], recording.length, rules, several=several
     )
-    kept = used[fitted.kept]
+    kept = used[result.kept]
     bag_of = np.full(n_entries + 1, -1)
     bag_of[kept] = np.arange(len(kept))
     bags = bag_of[worn]
-    starts, ends, ahead = _shown(recording, zone)
-    zone_name = recording.zone and "UTC" if zone is None else zone.key
+    starts, ends, ahead = _shown_times(recording, zone)
     return DiaryBags(
-        bags=np.array([*fitted.ids, None], dtype=object)[bags],
-        totals=fitted.totals,
-        left_out=recording.off,
+        bags=np.array([*result.ids, None], dtype=object)[bags],
+        totals=result.totals,
+        left_out=recording.not_worn,
         participants=recording.participants,
         starts=starts,
         ends=ends,
         ahead=ahead,
-        zone=zone_name,
-        hours=dict(zip(fitted.ids, (period[kept] / 3600.0).tolist(), strict=True)),
-        recorded_hours=dict(zip(fitted.ids, (recorded[kept] / 3600.0).tolist(), strict=True)),
+        zone=recording.zone and "UTC" if zone is None else zone.key,
+        hours=dict(zip(result.ids, (period[kept] / 3600.0).tolist(), strict=True)),
+        recorded_hours=dict(zip(result.ids, (recorded[kept] / 3600.0).tolist(), strict=True)),
         columns=recording.columns,
-        never=fitted.never,
-        rules=tuple(rules.describe(covers=fitted.covers)),
-        notes=(
-            *_read_as(name, entries),
-            *recording.notes,
-            *notes,
-            *matched.notes,
-            *fitted.notes,
-            *_left_over(bags, has_rows, entries, recording),
-        ),
+        never=result.never,
+        rules=tuple(rules.describe(covers=result.finding)),
+        notes=(*notes, *result.notes, *_unmatched(bags, has_windows, entries, recording)),
     )
 
 
-def _shown(
+def _shown_times(
     recording: Recording, zone: ZoneInfo | None
 ) -> tuple[IntArray | None, IntArray | None, IntArray | None]:
-    """Return what clocks showed when windows began, as much more as they lasted, and `ahead`."""
+    """Return `starts`, `ends` and `ahead` as clocks showed them."""
     starts, ends = recording.starts, recording.ends
     if starts is None or ends is None:
         return None, None, None
@@ -242,35 +243,54 @@ def _shown(
     return shown, shown + (ends - starts), shown - starts
 
 
-def _read_as(name: str, entries: Entries) -> list[str]:
-    """Return what a diary was read as, in sentences."""
+def _read_as(entries: Entries) -> list[str]:
+    """Return how a diary was read, in sentences."""
     n_people = len({who for who in entries.participants if who is not None})
     whose = f" of {n_people} participants" if n_people > 1 else ""
     text = (
-        f"{name}: {counted(len(entries.names), 'entry')}{whose}, {entries.form} form, "
-        f"{counted(len(entries.classes), 'activity')}: "
-        f"{name_some(entries.classes, 12)}"
+        f"{entries.source}: {counted(len(entries.names), 'entry')}{whose}, {entries.form} form, "
+        f"{counted(len(entries.classes), 'activity')}: {name_some(entries.classes, 12)}"
     )
     if entries.bare_unit is not None:
         unit = {"share": "shares", "percent": "percentages"}.get(entries.bare_unit)
         text += f"; numbers without a unit are read as {unit or entries.bare_unit}"
     if not entries.unused:
         return [text]
-    return [text, f"columns of {name} that are not used: {name_some(entries.unused, 12)}"]
+    unused = name_some(entries.unused, 12)
+    return [text, f"columns of {entries.source} that are not used: {unused}"]
 
 
-def _left_over(
-    bags: IntArray, has_rows: BoolArray, entries: Entries, recording: Recording
+def _changed_days(entries: Entries, first: IntArray, last: IntArray) -> list[str]:
+    """Return which days have more or less than 24 hours, in a sentence."""
+    in_days = entries.spans is not None and entries.spans.in_days
+    changed = np.flatnonzero(in_days & ((last - first) % DAY != 0)).tolist()
+    days = [f"{entries.names[k]} ({(last[k] - first[k]) / SECOND / 3600:g} h)" for k in changed]
+    return [f"clocks were changed on {name_some(dict.fromkeys(days))}"] if days else []
+
+
+def _unmatched(
+    bags: IntArray, has_windows: BoolArray, entries: Entries, recording: Recording
 ) -> list[str]:
-    """Return what matches nothing, in sentences."""
-    notes = _strangers(entries, recording)
-    alone = [entries.title(k) for k in np.flatnonzero(~has_rows).tolist()]
+    """Return which participants, entries and windows match nothing, in sentences."""
+    notes = []
+    diarists, wearers = set(entries.participants) - {None}, set(recording.names) - {None}
+    strangers = [
+        f"participants of {table} {name_some(sorted(map(repr, names)), 3)} have no {missing}"
+        for table, names, missing in (
+            ("the diary", diarists - wearers, "window"),
+            ("the windows", wearers - diarists, "entry"),
+        )
+        if names
+    ]
+    if strangers and diarists and wearers:
+        notes.append(f"{'; '.join(strangers)}: are their names written alike?")
+    alone = [entries.title(k) for k in np.flatnonzero(~has_windows).tolist()]
     if alone:
         notes.append(
-            f"entries that have no window are not used ({len(alone)} of {len(has_rows)}): "
+            f"entries that have no window are not used ({len(alone)} of {len(has_windows)}): "
             f"{name_some(alone, 3)}"
         )
-    n_loose = int(np.sum((bags < 0) & ~recording.off))
+    n_loose = int(np.sum((bags < 0) & ~recording.not_worn))
     if n_loose:
         notes.append(
             f"{n_loose:,} of {recording.n_samples:,} windows belong to no entry that is used: "
@@ -279,32 +299,11 @@ def _left_over(
     return notes
 
 
-def _strangers(entries: Entries, recording: Recording) -> list[str]:
-    """Return which participants only one of the two knows, in a sentence."""
-    told, seen = set(entries.participants) - {None}, set(recording.names) - {None}
-    if not told or not seen:
-        return []
-    only_told, only_seen = sorted(map(repr, told - seen)), sorted(map(repr, seen - told))
-    words = [
-        f"{who} {name_some(names, 3)} {what}"
-        for who, names, what in (
-            ("participants of the diary", only_told, "have no window"),
-            ("participants of the windows", only_seen, "have no entry"),
-        )
-        if names
-    ]
-    return [f"{'; '.join(words)}: are their names written alike?"] if words else []
-
-
-def _nothing_fits(name: str, entries: Entries, matched: Matched) -> DiaryError:
-    recording = matched.recording
-    if (matched.codes >= 0).any():
-        return DiaryError(
-            "the windows",
-            "none in which the sensor was worn and that an entry holds",
-            "at least one",
-            "check the marks of non-wear, or name another column (--nonwear)",
-        )
+def _nothing_fits(entries: Entries, recording: Recording, codes: IntArray) -> DiaryError:
+    if (codes >= 0).any():
+        found = "none that lies in an entry and in which the sensor was worn"
+        advice = hint("check the marks of non-wear, or name another column ({nonwear})")
+        return DiaryError("the windows", found, "at least one", advice)
     whose = when = ""
     if recording.names != (None,):
         whose = f" of the participants {name_some(map(repr, recording.names), 3)}"
@@ -313,7 +312,7 @@ def _nothing_fits(name: str, entries: Entries, matched: Matched) -> DiaryError:
         first, last = shown_at(int(recording.starts.min())), shown_at(int(recording.ends.max()))
         when = f", which last from {first} to {last}{utc}"
     return DiaryError(
-        name,
+        entries.source,
         f"no entry that any window falls into; its first is {entries.title(0)!r}",
         f"entries for the windows{whose}{when}",
         "check dates, time zone and the names of participants and periods",

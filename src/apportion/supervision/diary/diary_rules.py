@@ -1,4 +1,4 @@
-"""What to do where a diary and a recording do not fit together, each rule with a default."""
+"""What to do where a diary and a recording do not fit together: rules, each with a default."""
 
 from __future__ import annotations
 
@@ -7,16 +7,9 @@ from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Literal
 
-_CHOICES = {
-    "unit": ("auto", "hours", "minutes", "seconds", "percent", "share"),
-    "uncovered": ("unknown", "drop", "scale"),
-    "blank": ("zero", "unknown"),
-    "excess": ("error", "scale"),
-    "part": ("auto", "bounds", "scale", "drop"),
-    "covers": ("auto", "period", "recording"),
-}
+from apportion.exceptions import Advice, hint
 
-_WORDS = {
+_MEANINGS = {
     "unit": {
         "auto": "numbers without a unit are shares or percentages where every entry sums to 1 or "
         "100, else hours",
@@ -33,8 +26,8 @@ _WORDS = {
         "scale": "durations are scaled up to cover their period",
     },
     "blank": {
-        "zero": "an empty cell says that the activity did not happen",
-        "unknown": "an empty cell says nothing: any duration is allowed",
+        "zero": "an empty cell means that the activity did not happen",
+        "unknown": "an empty cell means nothing: any duration is allowed",
     },
     "excess": {
         "error": "durations that exceed their period are an error",
@@ -97,8 +90,8 @@ class DiaryRules:
     --------
     >>> for line in DiaryRules(uncovered="scale").describe()[1:3]:
     ...     print(line)
-    --uncovered scale: durations are scaled up to cover their period
-    --blank zero: an empty cell says that the activity did not happen
+    uncovered='scale': durations are scaled up to cover their period
+    blank='zero': an empty cell means that the activity did not happen
     """
 
     unit: Literal["auto", "hours", "minutes", "seconds", "percent", "share"] = "auto"
@@ -110,42 +103,47 @@ class DiaryRules:
     covers: Literal["auto", "period", "recording"] = "auto"
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices:
+        for name, meanings in _MEANINGS.items():
+            if getattr(self, name) not in [*meanings]:
                 raise ValueError(
                     f"The {name!r} rule of a diary must be one of "
-                    f"{', '.join(map(repr, choices))}. Got {value!r}."
+                    f"{', '.join(map(repr, meanings))}. Got {getattr(self, name)!r}."
                 )
-        if self.tolerance != "auto" and not (
-            isinstance(self.tolerance, Real)
-            and not isinstance(self.tolerance, bool)
-            and 0 <= self.tolerance < math.inf
-        ):
+        number = isinstance(self.tolerance, Real) and not isinstance(self.tolerance, bool)
+        if self.tolerance != "auto" and not (number and 0 <= self.tolerance < math.inf):
             raise ValueError(
                 "The 'tolerance' rule of a diary must be 'auto' or minutes of at least 0. "
                 f"Got {self.tolerance!r}."
             )
 
-    def describe(self, *, covers: str | None = None) -> list[str]:
-        """Return the rules in words, one per line.
+    def describe(self, *, covers: str | None = None) -> list[Advice]:
+        """Return the rules in words, one text per rule.
 
         Parameters
         ----------
         covers : str, optional
-            What was found by `covers="auto"`, in words.
+            What the entries were found to account for, in words.
+
+        Returns
+        -------
+        list of Advice
+            Texts that name the rule as a parameter; the command line renders it as an option.
         """
-        lines = [
-            f"--{field.name} {getattr(self, field.name)}: {self.in_words(field.name)}"
-            for field in fields(self)
-        ]
-        return lines if covers is None else [*lines[:-1], f"{lines[-1]}; found: {covers}"]
+        lines = []
+        for name in (field.name for field in fields(self)):
+            words = self.in_words(name)
+            if name == "covers" and covers is not None:
+                words += f"; found: {covers}"
+            lines.append(
+                hint(f"{{{name}:{{value}}}}: {{words}}", value=getattr(self, name), words=words)
+            )
+        return lines
 
     def in_words(self, name: str, value: str | None = None) -> str:
-        """Return what a rule says, or would say if it had another value."""
+        """Return what a rule means, with its own value or another one."""
         value = getattr(self, name) if value is None else value
         if name != "tolerance":
-            return _WORDS[name][value]
+            return _MEANINGS[name][value]
         if value == "auto":
             return "durations are taken as reported; what rounding explains is scaled away"
         return f"a duration may be off by {value:g} minutes to either side"
