@@ -13,6 +13,7 @@ from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_ke
 
 from apportion import InvCal, MeanMap, PropSVM, Totals
 from apportion.estimators import _kernels as kernels
+from apportion.estimators._inductive import known_bags
 from apportion.estimators._kernels import (
     Expansion,
     Kernel,
@@ -20,7 +21,6 @@ from apportion.estimators._kernels import (
     kernel_features,
     resolve_kernel,
 )
-from apportion.estimators._known_bags import known_bags
 from apportion.supervision.bags import match_bags
 
 X = np.random.default_rng(0).normal(size=(50, 3))
@@ -102,11 +102,11 @@ def test_fewer_kernel_features_are_the_nystroem_approximation():
     assert 0 < unexplained < 0.5
 
 
-def test_gamma_scale_is_that_of_scikit_learn_for_centerd_features():
-    centerd = X - X.mean(axis=0)
-    for rows in (centerd, X + np.array([1.7e9, 0.0, 5.0])):
+def test_gamma_scale_is_that_of_scikit_learn_for_centered_features():
+    centered = X - X.mean(axis=0)
+    for rows in (centered, X + np.array([1.7e9, 0.0, 5.0])):
         gamma = resolve_kernel("rbf", "scale", 3, 0.0, rows).gamma
-        assert gamma == pytest.approx(1 / (3 * centerd.var()))
+        assert gamma == pytest.approx(1 / (3 * centered.var()))
     assert resolve_kernel("rbf", "scale", 3, 0.0, np.zeros((4, 2))).gamma == 1.0
     assert resolve_kernel("rbf", 0.7, 3, 0.0, X).gamma == 0.7
 

@@ -290,13 +290,13 @@ def _read_model(file: ZipReader, fields: _Fields, classes: AnyArray) -> LPLLP:
     state = {key: file.array(key, stored, lengths) for key, stored in kind.stored.items()}
     answers = {
         "voices": file.array(
-            "voices", Stored((kind.prototypes_are, "classes"), shares=True), lengths
+            "voices", Stored((kind.prototype_kind, "classes"), shares=True), lengths
         ),
         "overall": file.array("overall", Stored(("classes",), shares=True), lengths),
     }
     try:
         graph = kind.from_state(parameters, state)
-        model._settings()
+        model._check_parameters()
         model._asked_graph()
     except (TypeError, ValueError, OverflowError) as error:
         fields.refuse(f"what makes no model ({error})", "parameters and arrays of a fitted model")

@@ -41,7 +41,7 @@ class Graph(BaseEstimator, ABC):
     sees_features: ClassVar[bool] = True
     stored: ClassVar[Mapping[str, Stored]] = {}
     """What the arrays of `state` must be."""
-    prototypes_are: ClassVar[str] = "rows"
+    prototype_kind: ClassVar[str] = "rows"
     """Whose similarity to new rows `affinities` tells."""
 
     affinity_: Affinity
