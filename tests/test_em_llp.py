@@ -105,7 +105,7 @@ def test_neither_step_raises_the_divergence():
     assert values[-1] < values[0]
 
 
-def test_it_starts_where_it_is_told():
+def test_start_is_used():
     X, y, bags, totals = clouds(2)
     truth = np.eye(2)[y]
     from_truth = EMLLP(start=truth).fit(X, bags=bags, proportions=totals)

@@ -95,7 +95,7 @@ def test_the_automatic_c_grows_with_what_is_known():
         np.testing.assert_allclose(scaled.predict_proba(100 * X), plain.predict_proba(X), atol=1e-5)
 
 
-def test_a_search_that_is_cut_short_says_so():
+def test_too_few_iterations_are_reported():
     X, _, bags, totals = clouds(1)
     with pytest.warns(ConvergenceWarning, match="within 1 iterations"):
         MeanMap(max_iter=1).fit(X, bags=bags, proportions=totals)

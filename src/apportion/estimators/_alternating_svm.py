@@ -82,23 +82,23 @@ class PropSVMProblem:
         In each bag, the rows of largest gain are positive. Their number r minimizes
         C_p distance(r, [l, u]) - (sum of the r largest gains); among equal minima it is the least.
         """
-        rows, codes, place = self._sorted_by_bag(-f)
+        rows, codes, rank = self._sorted_by_bag(-f)
         sums = np.cumsum(C * (_hinge(-f[rows]) - _hinge(f[rows])))
-        before = np.append(0.0, sums)[np.arange(len(rows)) - place]
-        r, bags = place + 1.0, Groups(codes, len(self.lower))
+        before = np.append(0.0, sums)[np.arange(len(rows)) - rank]
+        r, bags = rank + 1.0, Groups(codes, len(self.lower))
         cost = self.C_p * _distance(r, self.lower[codes], self.upper[codes]) - (sums - before)
         least = bags.least(cost)
         counts = bags.least(np.where(cost <= least[codes], r, np.inf))
         none_is_best = self.C_p * np.maximum(self.lower, 0.0) <= least
-        return self._labels(rows, place < np.where(none_is_best, 0.0, counts)[codes])
+        return self._labels(rows, rank < np.where(none_is_best, 0.0, counts)[codes])
 
     def random_start(self, counts: IntArray, rng: np.random.Generator) -> FloatArray:
         """Return random labels with `counts` positive rows in each bag."""
-        rows, codes, place = self._sorted_by_bag(rng.random(len(self.fixed)))
-        return self._labels(rows, place < counts[codes])
+        rows, codes, rank = self._sorted_by_bag(rng.random(len(self.fixed)))
+        return self._labels(rows, rank < counts[codes])
 
     def _sorted_by_bag(self, keys: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the open rows sorted by bag and key, their bags, and their places within these."""
+        """Return the open rows sorted by bag and key, their bags, and their ranks within these."""
         rows = np.flatnonzero(self.groups.codes >= 0)
         rows = rows[np.lexsort((keys[rows], self.groups.codes[rows]))]
         codes, sizes = self.groups.codes[rows], self.groups.sizes.astype(np.intp)

@@ -31,6 +31,9 @@ from apportion.metrics import bag_errors, soft
 from apportion.supervision.bags import Bags, match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
 
+REQUESTS = {"bags": True, "proportions": True}
+"""What methods request by default from scikit-learn's metadata routing."""
+
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
@@ -61,10 +64,10 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
     bags and totals are requested by default by every method that takes them.
     """
 
-    __metadata_request__fit = {"bags": True, "proportions": True}  # noqa: RUF012
-    __metadata_request__predict = {"bags": True, "proportions": True}  # noqa: RUF012
-    __metadata_request__predict_proba = {"bags": True, "proportions": True}  # noqa: RUF012
-    __metadata_request__score = {"bags": True, "proportions": True}  # noqa: RUF012
+    __metadata_request__fit = REQUESTS
+    __metadata_request__predict = REQUESTS
+    __metadata_request__predict_proba = REQUESTS
+    __metadata_request__score = REQUESTS
 
     _allowed: ClassVar[Mapping[str, Allowed]] = {"decode": one_of("quota", "threshold")}
     """The values that parameters may have."""

@@ -280,7 +280,8 @@ def _smoothest_graph(
     largest possible. The graphs of a grid are compared after rough solutions.
     """
     bags = decode.bags
-    rough = replace(settings, tol=max(settings.tol, _ROUGH_TOL)) if graph.has_grid else settings
+    tol = max(settings.tol, _ROUGH_TOL) if graph.n_candidates > 1 else settings.tol
+    rough = replace(settings, tol=tol)
     again = rough.tol > settings.tol
     best: tuple[float, Graph, Solution, Decoding] | None = None
     n_runs = graph.n_candidates + again
