@@ -45,13 +45,11 @@ class BagReport:
     >>> from apportion import WeightedKNN
     >>> X = np.array([[0.0], [0.1], [5.0], [0.2], [5.1], [5.2]])
     >>> model = WeightedKNN().fit(X, bags=[0, 0, 0, 1, 1, 1], proportions=np.array([1 / 3, 2 / 3]))
-    >>> print(model.bag_report_)
-    bag  rows      0      1
+    >>> report = model.bag_report_
+    >>> report.assigned["quota"].tolist(), report.error()
+    ([[2, 1], [1, 2]], 0.0)
+    >>> print(str(report).splitlines()[1])
       0     3  2 → 2  1 → 1
-      1     3  1 → 1  2 → 2
-    given → assigned rows, decode='quota'
-    quota: 0.0% of the rows off their bag's totals, 0 rows decided by a tie-break
-    threshold: 0.0% of the rows off their bag's totals, 0 rows decided by a tie-break
     """
 
     ids: tuple[Any, ...]

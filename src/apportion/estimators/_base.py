@@ -209,7 +209,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         self.bag_codes_ = matched.codes
         self.bag_report_ = report_bags(matched, decodings, self.decode)
 
-    def _warn_of_design(self, matched: Bags) -> None:
+    def _store_diagnosis(self, matched: Bags) -> None:
         """Store the diagnosis of the bags, and warn of classes that they cannot tell apart."""
         self.diagnosis_ = diagnose_bags(matched)
         if self.diagnosis_.findings:

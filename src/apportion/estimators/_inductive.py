@@ -68,7 +68,7 @@ class InductiveClassifier(BagClassifier):
         rows = self._checked_rows(X, reset=True)
         if not self._sees_features:
             require_symmetric(rows, "A precomputed kernel", 1e-6)
-        self._warn_of_design(matched)
+        self._store_diagnosis(matched)
         seed = check_random_state(self.random_state).randint(2**31)
         start = None
         if self.start is not None:
@@ -129,10 +129,12 @@ class KernelClassifier(InductiveClassifier):
         center = None if callable(self.kernel) or not self._sees_features else center_of(X)
         X = centered(X, center)
         kernel = resolve_kernel(self.kernel, self.gamma, self.degree, self.coef0, X)
-        self.expansion_ = replace(self._expansion(X, kernel, bags, seed).compact(), center=center)
+        self.expansion_ = replace(
+            self._fit_expansion(X, kernel, bags, seed).compact(), center=center
+        )
 
-    def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
-        """Return the rule for centered rows."""
+    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+        """Fit the rule to centered rows, and return it."""
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Tags:

@@ -111,7 +111,7 @@ class InvCal(MarginClassifier):
         self.decode = decode
         self.random_state = random_state
 
-    def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
         known, classes = known_bags(bags), one_vs_rest_classes(bags.n_classes)
         averages = known.groups.averages()
         weights = known.groups.sizes / known.groups.sizes.sum()

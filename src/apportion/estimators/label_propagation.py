@@ -119,7 +119,7 @@ class LabelPropagation(GraphClassifier):
             )
             warnings.warn(message, IsolatedRowsWarning, stacklevel=users_level())
             F[unreached], mass[unreached] = matched.overall, 1.0
-        self._warn_of_design(matched)
+        self._store_diagnosis(matched)
         F /= mass
         self._keep(matched, graph, F, self._quota(X, F, matched))
         return self

@@ -213,7 +213,7 @@ class LPLLP(GraphClassifier):
         asked = self._asked_graph()
         matched = self._matched(X, y, bags, proportions)
         X, graph = self._rows_and_graph(X, asked)
-        self._warn_of_design(matched)
+        self._store_diagnosis(matched)
         seed = check_random_state(self.random_state).randint(2**31)
         prior = matched.prior()
         if self.prior is not None:

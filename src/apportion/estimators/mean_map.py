@@ -145,7 +145,7 @@ class MeanMap(KernelClassifier):
         if kernel.linear and center is not None:
             self.class_means_ = self.class_means_ + center
 
-    def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
         known, d = known_bags(bags), X.shape[1]
         if kernel.linear:
             features = KernelFeatures(X, np.arange(d), np.eye(d), 0.0)

@@ -153,7 +153,7 @@ class PropSVM(MarginClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
         known = known_bags(bags)
         inner = X if kernel.linear else kernel.gram(X, "kernel='linear', LPLLP, MeanMap or EMLLP")
         inner, level, scale = _in_units_of_variance(inner, kernel.linear)

@@ -83,7 +83,7 @@ class WeightedKNN(GraphClassifier):
         asked = self._asked_graph()
         matched = self._matched(X, y, bags, proportions)
         X, graph = self._rows_and_graph(X, asked)
-        self._warn_of_design(matched)
+        self._store_diagnosis(matched)
         self.graph_ = graph = graph.fit(X)
         warn_of_graph(graph)
         prior = matched.prior()
