@@ -108,7 +108,7 @@ def test_quota_keeps_every_count(name, seed, c, n_bags):
 
 
 @every_estimator
-def test_permuting_rows_permutes_the_answer(name):
+def test_permuting_rows_permutes_the_labels(name):
     X, _, bags, totals = blobs(1)
     order = np.random.default_rng(0).permutation(len(X))
     whole = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
@@ -158,7 +158,7 @@ def test_translation_changes_no_label(name, offset):
     X, new, bags, totals = groups_apart(3)
     model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
     moved = clone(ESTIMATORS[name]).fit(X + offset, bags=bags, proportions=totals)
-    assert_same_answers(moved, new + offset, model, new)
+    assert_same_predictions(moved, new + offset, model, new)
 
 
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in IN_UNITS_OF_X])
@@ -167,7 +167,7 @@ def test_scaling_changes_no_label(name, scale, offset):
     X, new, bags, totals = groups_apart(2)
     model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
     scaled = clone(ESTIMATORS[name]).fit((X + offset) * scale, bags=bags, proportions=totals)
-    assert_same_answers(scaled, (new + offset) * scale, model, new)
+    assert_same_predictions(scaled, (new + offset) * scale, model, new)
 
 
 def groups_apart(c):
@@ -179,7 +179,7 @@ def groups_apart(c):
     return X, X[::4] + 1 / 16, bags, totals
 
 
-def assert_same_answers(one, one_new, other, other_new):
+def assert_same_predictions(one, one_new, other, other_new):
     np.testing.assert_array_equal(one.transduction_, other.transduction_)
     np.testing.assert_array_equal(one.predict(one_new), other.predict(other_new))
     np.testing.assert_allclose(
@@ -200,7 +200,7 @@ def test_renaming_bags_and_reordering_the_table_changes_nothing(name):
 
 @every_estimator
 @pytest.mark.parametrize("c", [2, 3])
-def test_permuting_classes_permutes_the_answer(name, c):
+def test_permuting_classes_permutes_the_labels(name, c):
     if name == "EMLLP forest":
         pytest.skip("a forest's random draws depend on the order of the classes")
     X, y, bags, totals = blobs(3, c=c)
@@ -216,7 +216,7 @@ def test_permuting_classes_permutes_the_answer(name, c):
 
 
 @every_estimator
-def test_same_seed_same_answer_and_nothing_is_changed(name):
+def test_same_seed_same_labels_and_nothing_is_changed(name):
     X, _, bags, totals = blobs(4)
     X_before, bags_before = X.copy(), bags.copy()
     model = clone(ESTIMATORS[name])
@@ -418,7 +418,7 @@ def test_a_text_column_is_named(name):
         clone(ESTIMATORS[name]).fit(frame, bags=bags, proportions=totals)
 
 
-def test_score_says_what_it_needs():
+def test_score_without_labels_or_totals_is_an_error():
     X, y, _, _ = blobs(16)
     with pytest.raises(SupervisionError, match="enable_metadata_routing"):
         LPLLP().fit(X, y).score(X)

@@ -18,7 +18,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from apportion import EMLLP, MeanMap, PropSVM, Totals
-from apportion.estimators._expectation import QuantileBins, Rule, expectation_maximization
+from apportion.estimators.em_llp import QuantileBins, Rule, expectation_maximization
 from apportion.supervision.bags import match_bags
 from test_inv_cal import clouds
 
@@ -105,7 +105,7 @@ def test_neither_step_raises_the_divergence():
     assert values[-1] < values[0]
 
 
-def test_it_starts_where_it_is_told():
+def test_start_is_used():
     X, y, bags, totals = clouds(2)
     truth = np.eye(2)[y]
     from_truth = EMLLP(start=truth).fit(X, bags=bags, proportions=totals)
@@ -169,19 +169,19 @@ def test_a_pipeline_sees_rows_as_they_are():
 
 def test_learners_that_cannot_serve_are_refused():
     X, _, bags, totals = clouds(6)
-    with pytest.raises(ValueError, match=r"LinearSVC\(\) has not both: use e.g."):
+    with pytest.raises(ValueError, match=r"with fit and predict_proba.* Got LinearSVC\(\) instead"):
         EMLLP(LinearSVC()).fit(X, bags=bags, proportions=totals)
     with pytest.raises(ValueError, match=r"not a class: write LogisticRegression\(\)"):
         EMLLP(LogisticRegression).fit(X, bags=bags, proportions=totals)
     calibrated = CalibratedClassifierCV(LinearSVC(), cv=2)
     assert EMLLP(calibrated, max_iter=2, tol=1.0).fit(X, bags=bags, proportions=totals).n_iter_ > 0
-    with pytest.raises(ValueError, match=r"must take sample_weight in fit.*KNeighborsClassifier"):
+    with pytest.raises(ValueError, match=r"whose fit takes sample_weight.*KNeighborsClassifier"):
         EMLLP(KNeighborsClassifier()).fit(X, bags=bags, proportions=totals)
 
 
 def test_unrest_is_reported():
     X, _, bags, totals = clouds(7)
-    with pytest.warns(ConvergenceWarning, match="did not settle within 2 rounds: the mean row"):
+    with pytest.warns(ConvergenceWarning, match="did not settle within 2 rounds: the last round"):
         EMLLP(max_iter=2, tol=0.0).fit(X, bags=bags, proportions=totals)
 
 

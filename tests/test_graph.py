@@ -154,7 +154,7 @@ def test_dense_graph_is_refused_before_it_is_allocated(monkeypatch):
         RBFGraph(1.0).fit(np.zeros((1000, 2)))
 
 
-def test_free_memory_is_told_here():
+def test_free_memory_is_known():
     free = memory.free_bytes()
     assert free is None or free > 2**20
 
@@ -180,7 +180,7 @@ def test_ties_too_weak_to_matter_do_not_connect(form):
     assert PrecomputedGraph().fit(form(W)).components()[0] == 1
 
 
-def test_far_new_rows_are_isolated_but_answered():
+def test_far_new_rows_are_isolated_but_labeled():
     X = np.random.default_rng(0).normal(size=(20, 2))
     for graph in (RBFGraph(1.0).fit(X), KNNGraph(3).fit(X)):
         weights, isolated = graph.affinities(np.array([[0.0, 0.0], [100.0, 0.0]]))

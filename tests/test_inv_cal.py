@@ -7,7 +7,7 @@ import pytest
 
 from apportion import InvCal, MeanMap, PropSVM, Totals
 from apportion.datasets import make_bags
-from apportion.estimators._known_bags import known_bags
+from apportion.estimators._inductive import known_bags
 from apportion.supervision.bags import match_bags
 from reference import bag_mean_regression
 
@@ -134,6 +134,6 @@ def test_a_labeled_row_is_a_bag_of_its_own():
     known = known_bags(matched)
     np.testing.assert_array_equal(known.groups.codes, [0, 1, 0, 2, -1, -1])
     np.testing.assert_allclose(known.shares, [[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]])
-    np.testing.assert_allclose(known.known, 1.0)
+    np.testing.assert_allclose(known.certainty, 1.0)
     np.testing.assert_allclose(known.weights, [2.0, 1.0, 1.0])
     np.testing.assert_allclose((known.groups.averages() @ np.arange(6.0)), [1.0, 1.0, 3.0])

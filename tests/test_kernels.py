@@ -13,6 +13,7 @@ from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_ke
 
 from apportion import InvCal, MeanMap, PropSVM, Totals
 from apportion.estimators import _kernels as kernels
+from apportion.estimators._inductive import known_bags
 from apportion.estimators._kernels import (
     Expansion,
     Kernel,
@@ -20,7 +21,6 @@ from apportion.estimators._kernels import (
     kernel_features,
     resolve_kernel,
 )
-from apportion.estimators._known_bags import known_bags
 from apportion.supervision.bags import match_bags
 
 X = np.random.default_rng(0).normal(size=(50, 3))
@@ -102,11 +102,11 @@ def test_fewer_kernel_features_are_the_nystroem_approximation():
     assert 0 < unexplained < 0.5
 
 
-def test_gamma_scale_is_that_of_scikit_learn_for_centerd_features():
-    centerd = X - X.mean(axis=0)
-    for rows in (centerd, X + np.array([1.7e9, 0.0, 5.0])):
+def test_gamma_scale_is_that_of_scikit_learn_for_centered_features():
+    centered = X - X.mean(axis=0)
+    for rows in (centered, X + np.array([1.7e9, 0.0, 5.0])):
         gamma = resolve_kernel("rbf", "scale", 3, 0.0, rows).gamma
-        assert gamma == pytest.approx(1 / (3 * centerd.var()))
+        assert gamma == pytest.approx(1 / (3 * centered.var()))
     assert resolve_kernel("rbf", "scale", 3, 0.0, np.zeros((4, 2))).gamma == 1.0
     assert resolve_kernel("rbf", 0.7, 3, 0.0, X).gamma == 0.7
 
@@ -177,8 +177,8 @@ def test_bad_parameters_are_named(estimator, parameters, message):
 @pytest.mark.parametrize("estimator", [InvCal, PropSVM])
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize(("offset", "unit"), [(1e3, 1.0), (1e5, 1.0), (0.0, 1e4), (0.0, 1e-6)])
-def test_neither_offset_nor_unit_changes_the_answer(estimator, kernel, offset, unit):
-    """libsvm, which has an absolute tolerance, must not see them: it would not come to an end."""
+def test_neither_offset_nor_unit_changes_the_decision_function(estimator, kernel, offset, unit):
+    """libsvm, which has an absolute tolerance, must not see them: it would not end."""
     power = 2 if kernel == "linear" else 0
     # With labels PropSVM is an SVM. Without them other features mean other random starts.
     y = (X[:, 0] > 0).astype(int) if estimator is PropSVM else None
@@ -192,7 +192,7 @@ def test_neither_offset_nor_unit_changes_the_answer(estimator, kernel, offset, u
     np.testing.assert_allclose(f(unit * X + offset, 1.0 / unit**power), f(X, 1.0), atol=1e-2)
 
 
-def test_unscaled_features_come_to_an_end():
+def test_fit_to_unscaled_features_ends():
     from sklearn.datasets import load_wine
 
     rows, y = load_wine(return_X_y=True)
@@ -216,7 +216,7 @@ def test_kernels_that_cannot_be_are_refused():
         fitted(MeanMap("precomputed"), far + 0.1)
 
 
-def test_no_block_is_larger_than_it_says(monkeypatch):
+def test_no_block_is_larger_than_the_limit(monkeypatch):
     """Not even for the diagonal, and whatever the number of rows."""
     monkeypatch.setattr(kernels, "_BLOCK_BYTES", 8 * 400)
     largest = 0

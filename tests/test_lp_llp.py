@@ -205,7 +205,7 @@ def test_intervals_and_unknown_cells_end_to_end():
     assert (model.transduction_ == y).mean() > 0.9
 
 
-def test_literal_algorithm_runs_and_converges_or_says_so():
+def test_literal_algorithm_runs_and_converges_or_warns():
     X, y = make_xor(120, random_state=0)
     bags, totals = make_bags(None, y, proportions=DESIGNS["B"], random_state=0)
     model = LPLLP("rbf", solver="literal", decode="threshold", max_iter=50)
@@ -325,7 +325,7 @@ def test_rows_out_of_reach_keep_the_overall_shares_with_a_grid():
     np.testing.assert_allclose(model.label_distributions_[40:, 1], y.mean(), atol=1e-9)
 
 
-def test_totals_of_several_answers_are_not_left_early():
+def test_runs_with_several_solutions_do_not_stop_early():
     X, y = make_xor(120, random_state=1)
     bags, totals = make_bags(X, y, proportions=[0.6, 0.4, 0.5], random_state=1)
     early = LPLLP(stop="settled", random_state=0).fit(X, bags=bags, proportions=totals)
@@ -335,7 +335,7 @@ def test_totals_of_several_answers_are_not_left_early():
         np.testing.assert_array_equal(early.transduction_, whole.transduction_)
 
 
-def test_probes_that_were_not_tried_are_said(monkeypatch):
+def test_probes_that_were_not_tried_are_reported(monkeypatch):
     """Two groups of rows far apart in one bag, and probes that may take hardly an iteration."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2)) + 1e3 * (np.arange(60) % 2)[:, None]

@@ -8,8 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from apportion import BagDesignWarning, MeanMap, Totals
-from apportion.estimators._known_bags import known_bags
-from apportion.estimators._mean_operator import class_means, distrustful_c
+from apportion.estimators._inductive import known_bags
+from apportion.estimators.mean_map import class_means, default_c
 from apportion.supervision.bags import match_bags
 from test_inv_cal import clouds
 
@@ -87,15 +87,15 @@ def test_the_automatic_c_grows_with_what_is_known():
     mixed = known_bags(match_bags(80, None, bags, totals))
     single = known_bags(match_bags(80, y))
     variance = X.var(axis=0).sum()
-    assert distrustful_c(X, single) == pytest.approx(np.sqrt(80) / (0.2 * variance * 80))
-    assert distrustful_c(X, mixed) < distrustful_c(X, single)
+    assert default_c(X, single) == pytest.approx(np.sqrt(80) / (0.2 * variance * 80))
+    assert default_c(X, mixed) < default_c(X, single)
     for kernel in ("linear", "rbf"):
         plain = MeanMap(kernel).fit(X, bags=bags, proportions=totals)
         scaled = MeanMap(kernel).fit(100 * X, bags=bags, proportions=totals)
         np.testing.assert_allclose(scaled.predict_proba(100 * X), plain.predict_proba(X), atol=1e-5)
 
 
-def test_a_search_that_is_cut_short_says_so():
+def test_too_few_iterations_are_reported():
     X, _, bags, totals = clouds(1)
     with pytest.warns(ConvergenceWarning, match="within 1 iterations"):
         MeanMap(max_iter=1).fit(X, bags=bags, proportions=totals)

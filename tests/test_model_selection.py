@@ -116,7 +116,7 @@ def test_deviance_is_that_of_poisson_counts():
     assert proportion_deviance(P, bags, wide) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_a_perfect_answer_deviates_by_nothing():
+def test_perfect_labels_have_no_deviance():
     assert proportion_deviance(np.eye(2), [0, 1], np.eye(2)) == 0.0
     pure = np.tile([1.0, 0.0], (20, 1))
     assert proportion_deviance(pure, np.zeros(20, int), np.array([[1.0, 0.0]])) == 0.0
@@ -137,7 +137,7 @@ def test_scorers_say_what_they_need():
             ProportionSearchCV(model, {}, scoring=scoring).fit(X, bags=bags, proportions=totals)
     kernel = rbf_kernel(X)
     model = InvCal("precomputed").fit(kernel, bags=bags, proportions=totals)
-    with pytest.raises(ValueError, match="hold similarities, not features"):
+    with pytest.raises(ValueError, match="holds no features in which to find neighbors"):
         ProportionScorer("smoothness")(model, kernel, bags=bags, proportions=totals)
     with pytest.raises(SupervisionError, match="two bags or more"):
         ProportionSearchCV(model, {}).fit(X, bags=np.zeros(120), proportions={0: {0: 0.5, 1: 0.5}})
@@ -327,7 +327,7 @@ def test_selection_finds_the_kernel_that_xor_needs():
 def test_folds_that_cut_bags_are_refused():
     X, _, bags, totals = blobs(13)
     known = {"bags": bags, "proportions": totals}
-    with pytest.raises(SupervisionError, match=r"cuts the bag of row \d+.*BagKFold\(5\)"):
+    with pytest.raises(SupervisionError, match=r"divides the bag of row \d+.*BagKFold\(5\)"):
         ProportionSearchCV(MeanMap(), {"C": [0.1]}, cv=KFold(3)).fit(X, **known)
     whole = ProportionSearchCV(MeanMap(), {"C": [0.1]}, cv=GroupKFold(3)).fit(X, **known)
     assert whole.n_splits_ == 3

@@ -72,7 +72,7 @@ def test_single_precision_is_not_felt(offset, scale):
     np.testing.assert_array_equal(np.sort(FlatSearch(X).lists(5)), np.sort(truth))
 
 
-def test_lists_reach_the_recall_that_is_asked_for(many):
+def test_lists_reach_the_requested_recall(many):
     truth = true_lists(many[:, :], 10)
     shares, probes = [], []
     for recall in (0.5, 0.8, 0.95, 0.99):
@@ -181,7 +181,7 @@ def test_the_graph_knows_where_near_rows_stand_together(monkeypatch, many):
     np.testing.assert_allclose(soft, expected, atol=1e-5)
 
 
-def test_a_recall_that_is_missed_is_told(monkeypatch):
+def test_a_missed_recall_is_reported(monkeypatch):
     """Groups a hundred million times tighter than they are apart: one point in single precision."""
     monkeypatch.setattr(neighbors, "FLAT_POINTS", 4500)
     rng = np.random.default_rng(0)
@@ -201,7 +201,7 @@ def test_a_graph_may_be_fitted_again(monkeypatch, many):
 
 
 @pytest.mark.parametrize("graph", [KNNGraph(5), AnchorGraph(20)])
-def test_rows_however_far_get_an_answer(monkeypatch, graph, many):
+def test_rows_however_far_are_labeled(monkeypatch, graph, many):
     monkeypatch.setattr(neighbors, "FLAT_POINTS", 1000)
     y, bags = (many[:, 0] > 0).astype(int), np.arange(len(many)) % 50
     model = LPLLP(graph).fit(many, bags=bags, proportions=Totals.from_labels(y, bags))

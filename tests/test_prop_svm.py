@@ -158,7 +158,7 @@ def test_starts_have_the_counts_and_the_given_labels():
     assert len(seen) > 5
 
 
-def test_starts_side_by_side_give_the_same_answer():
+def test_starts_side_by_side_give_the_same_labels():
     X, _, bags, totals = clouds(5)
     alone = PropSVM(random_state=0, n_starts=5).fit(X, bags=bags, proportions=totals)
     both = PropSVM(random_state=0, n_starts=5, n_jobs=2).fit(X, bags=bags, proportions=totals)
@@ -185,7 +185,7 @@ def test_the_lowest_objective_is_kept():
     np.testing.assert_allclose(more.objectives_[0, :8], model.objectives_[0])
 
 
-def test_given_labels_are_fixed_and_can_turn_the_answer():
+def test_given_labels_are_fixed_and_can_turn_all_labels():
     """Two equal bags leave it open which cluster is which class; one label decides."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(-4, 1, (20, 2)), rng.normal(4, 1, (20, 2))])

@@ -1,4 +1,4 @@
-"""Given against assigned, bag by bag and class by class."""
+"""A report of given and assigned totals per bag and class."""
 
 from __future__ import annotations
 
@@ -15,28 +15,41 @@ from apportion.metrics import rows_to_change
 from apportion.supervision.bags import Bags
 
 _SHOWN = 12
+"""The number of bags that are printed."""
 
 
 @dataclass(frozen=True)
 class BagReport:
-    """The bags' given totals beside what the labels add up to.
+    """The given totals of the bags, and the totals of the assigned labels.
 
     Attributes
     ----------
     ids : tuple
-        The bags.
+        The bag ids.
     classes : ndarray of shape (n_classes,)
         The classes.
     sizes : ndarray of shape (n_bags,)
-        Rows in each bag.
+        The number of rows in each bag.
     lower, upper : ndarray of shape (n_bags, n_classes)
-        Given class masses; equal where the total is exact.
+        Given class totals, in rows; equal if the total is exact.
     assigned : dict of str to ndarray of shape (n_bags, n_classes)
-        How many rows each decoding labels with each class.
+        The number of rows of each class, for each decoding.
     decode : str
         The decoding in use.
     tied : dict of str to int
-        How many rows' labels only a tie-break decided.
+        The number of rows whose label was decided by a tie-break, for each decoding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from apportion import WeightedKNN
+    >>> X = np.array([[0.0], [0.1], [5.0], [0.2], [5.1], [5.2]])
+    >>> model = WeightedKNN().fit(X, bags=[0, 0, 0, 1, 1, 1], proportions=np.array([1 / 3, 2 / 3]))
+    >>> report = model.bag_report_
+    >>> report.assigned["quota"].tolist(), report.error()
+    ([[2, 1], [1, 2]], 0.0)
+    >>> print(str(report).splitlines()[1])
+      0     3  2 → 2  1 → 1
     """
 
     ids: tuple[Any, ...]
@@ -49,20 +62,54 @@ class BagReport:
     tied: dict[str, int] = field(default_factory=dict)
 
     def difference(self, decode: str | None = None) -> FloatArray:
-        """Return assigned minus given per bag and class, intervals from their nearer end."""
+        """Return assigned minus given totals, or minus the nearer end of an interval.
+
+        Parameters
+        ----------
+        decode : {"quota", "threshold"}, optional
+            The decoding, by default the one in use.
+
+        Returns
+        -------
+        ndarray of shape (n_bags, n_classes)
+            The differences, in rows.
+        """
         counts = self.assigned[self.decode if decode is None else decode]
         return np.asarray(counts - np.clip(counts, self.lower, self.upper))
 
     def error(self, decode: str | None = None) -> float:
-        """Return the share of bagged rows that would have to change class to meet the totals."""
+        """Return the share of rows in bags that would have to change class to meet the totals.
+
+        Parameters
+        ----------
+        decode : {"quota", "threshold"}, optional
+            The decoding, by default the one in use.
+
+        Returns
+        -------
+        float
+            The share, from 0 to 1.
+        """
         return float(rows_to_change(self.difference(decode)).sum() / max(int(self.sizes.sum()), 1))
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
-        """Return one line per bag and class, as a dataframe of pandas, polars or pyarrow."""
+        """Return a dataframe with one row per bag and class.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
+            The library of the dataframe.
+
+        Returns
+        -------
+        dataframe
+            Columns: bag, class, rows, given_lower, given_upper, and for each decoding assigned_…
+            and difference_….
+        """
         K, c = self.lower.shape
         columns: dict[str, Any] = {
-            "bag": [bag for bag in _of_one_kind(self.ids) for _ in range(c)],
-            "class": _of_one_kind(self.classes.tolist()) * K,
+            "bag": [bag for bag in _of_one_type(self.ids) for _ in range(c)],
+            "class": _of_one_type(self.classes.tolist()) * K,
             "rows": np.repeat(self.sizes, c).tolist(),
             "given_lower": self.lower.ravel().tolist(),
             "given_upper": self.upper.ravel().tolist(),
@@ -78,20 +125,15 @@ class BagReport:
             ) from error
 
     def __str__(self) -> str:
-        header = ["bag", "rows", *(str(label) for label in self.classes.tolist())]
+        header = ["bag", "rows", *map(str, self.classes.tolist())]
         counts = self.assigned[self.decode]
         lines = [header]
-        for k in range(min(len(self.ids), _SHOWN)):
-            cells = [
-                f"{_span(self.lower[k, h], self.upper[k, h])} → {counts[k, h]}"
-                for h in range(len(self.classes))
-            ]
-            lines.append([str(self.ids[k]), str(self.sizes[k]), *cells])
-        widths = [max(len(line[j]) for line in lines) for j in range(len(header))]
-        text = [
-            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-            for line in lines
-        ]
+        for k, bag in enumerate(self.ids[:_SHOWN]):
+            totals = zip(self.lower[k], self.upper[k], counts[k], strict=True)
+            cells = [f"{_interval(lower, upper)} → {count}" for lower, upper, count in totals]
+            lines.append([str(bag), str(self.sizes[k]), *cells])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = ["  ".join(map(str.rjust, line, widths)) for line in lines]
         if len(self.ids) > _SHOWN:
             text.append(f"… and {len(self.ids) - _SHOWN} more bags")
         text.append(f"given → assigned rows, decode={self.decode!r}")
@@ -104,7 +146,22 @@ class BagReport:
 
 
 def report_bags(bags: Bags, decodings: dict[str, Decoding], decode: str) -> BagReport:
-    """Return the report of matched bags and the labels that each decoding gives."""
+    """Return the report of matched bags for the labels of each decoding.
+
+    Parameters
+    ----------
+    bags : Bags
+        The bags, matched with rows.
+    decodings : dict of str to Decoding
+        The labels of each decoding.
+    decode : str
+        The decoding in use.
+
+    Returns
+    -------
+    BagReport
+        The report.
+    """
     one_hot = np.eye(bags.n_classes)
     return BagReport(
         ids=bags.ids,
@@ -122,7 +179,18 @@ def report_bags(bags: Bags, decodings: dict[str, Decoding], decode: str) -> BagR
 
 
 def joined_reports(reports: Sequence[BagReport]) -> BagReport:
-    """Return one report of bags that were reported apart, over the same classes."""
+    """Join reports of different bags over the same classes.
+
+    Parameters
+    ----------
+    reports : sequence of BagReport
+        The reports.
+
+    Returns
+    -------
+    BagReport
+        One report of all bags.
+    """
     first = reports[0]
     return BagReport(
         ids=tuple(bag for report in reports for bag in report.ids),
@@ -139,11 +207,11 @@ def joined_reports(reports: Sequence[BagReport]) -> BagReport:
     )
 
 
-def _of_one_kind(items: Sequence[Any]) -> list[Any]:
-    """Return the items as they are, or as text where a column could not hold them all."""
-    kinds = {type(item) for item in items}
-    return list(items) if len(kinds) == 1 and tuple not in kinds else [str(item) for item in items]
+def _of_one_type(items: Sequence[Any]) -> list[Any]:
+    """Return the items, as text if a column could not hold them otherwise."""
+    types = {type(item) for item in items}
+    return list(items) if len(types) == 1 and tuple not in types else [str(item) for item in items]
 
 
-def _span(lower: float, upper: float) -> str:
+def _interval(lower: float, upper: float) -> str:
     return f"{upper:g}" if upper - lower <= 1e-9 else f"{lower:g}…{upper:g}"

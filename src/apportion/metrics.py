@@ -1,4 +1,4 @@
-"""How well labels fit the totals, without a look at the true labels."""
+"""Metrics of how well labels meet the totals; none of them needs true labels."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from apportion.supervision.bags import Bags, match_bags
 
 
 def bag_proportion_error(labels: Any, bags: Any, proportions: Any) -> float:
-    """Return how far the labels' shares are from the given ones, as a mean over bags.
+    """Return the mean over bags of how far the labels' shares are from the given ones.
 
-    The error of one bag is the smallest share of its rows that would have to change class to meet
-    the totals: `½ Σ_h |share_h - given_h|` where totals are exact.
+    The error of a bag is the smallest share of its rows that would have to change class to meet
+    the totals: `½ Σ_h |share_h - given_h|` if the totals are exact.
 
     Parameters
     ----------
@@ -28,7 +28,12 @@ def bag_proportion_error(labels: Any, bags: Any, proportions: Any) -> float:
     bags : array-like of shape (n_samples,)
         Bag ids; rows in no bag do not count.
     proportions : Totals, dataframe, mapping or array
-        The bags' totals.
+        The totals of the bags.
+
+    Returns
+    -------
+    float
+        The error, from 0 to 1.
 
     Examples
     --------
@@ -43,18 +48,23 @@ def bag_proportion_error(labels: Any, bags: Any, proportions: Any) -> float:
 def proportion_deviance(soft_labels: Any, bags: Any, proportions: Any) -> float:
     """Return the deviance of the soft labels' shares from the given ones, per row.
 
-    `2 Σ_k n_k Σ_h π_kh log(π_kh / q_kh) / Σ_k n_k`, with given shares π and soft labels' shares q:
-    the multinomial deviance of the bags' counts, and their Poisson deviance too, as both tables
-    have the same sums. Where totals are intervals, π is the allowed point nearest to q. Of a class
-    that a bag does have, less than half a row counts as half a row, or one class forgotten would
-    weigh infinitely.
+    `2 Σ_k n_k Σ_h π_kh log(π_kh / q_kh) / Σ_k n_k`, with given shares π and soft labels' shares q.
+    This is the multinomial deviance of the bags' counts, and also their Poisson deviance, because
+    both tables have the same sums. If totals are intervals, π is the allowed point nearest to q. A
+    class that a bag has counts for at least half a row in q, because a missing class would have
+    infinite deviance.
 
     Parameters
     ----------
     soft_labels : array-like of shape (n_samples, n_classes) or (n_samples,)
         Soft labels in the sorted order of the totals' classes, or labels.
     bags, proportions
-        As in `bag_proportion_error`.
+        See `bag_proportion_error`.
+
+    Returns
+    -------
+    float
+        The deviance, at least 0.
 
     Examples
     --------
@@ -68,14 +78,19 @@ def proportion_deviance(soft_labels: Any, bags: Any, proportions: Any) -> float:
 
 
 def constraint_residual(soft_labels: FloatArray, bags: Any, proportions: Any) -> float:
-    """Return the largest breach of a bag's class mass, relative to the bag's size.
+    """Return the largest violation of a bag's class total, relative to the bag's size.
 
     Parameters
     ----------
     soft_labels : ndarray of shape (n_samples, n_classes)
         Soft labels, classes in sorted order.
     bags, proportions
-        As in `bag_proportion_error`.
+        See `bag_proportion_error`.
+
+    Returns
+    -------
+    float
+        The residual, 0 if all totals are met.
 
     Examples
     --------
@@ -87,31 +102,53 @@ def constraint_residual(soft_labels: FloatArray, bags: Any, proportions: Any) ->
     matched = match_bags(len(soft_labels), bags=bags, proportions=proportions)
     if np.ndim(soft_labels) != 2:
         raise ValueError("Soft labels need two dimensions, rows and classes.")
-    breach = np.abs(mass_difference(soft(soft_labels, matched.classes), matched))
-    return float((breach / matched.groups.sizes[:, None]).max(initial=0.0))
+    violation = np.abs(mass_difference(soft(soft_labels, matched.classes), matched))
+    return float((violation / matched.groups.sizes[:, None]).max(initial=0.0))
 
 
 def smoothness(labels: Any, graph: Graph) -> float:
-    """Return (1/n) Σ_ij s_ij 1[y_i = y_j] on a fitted graph: 1 when all neighbors agree.
+    """Return (1/n) Σ_ij s_ij 1[y_i = y_j] on a fitted graph, which is 1 if all neighbors agree.
 
     For two classes this is an increasing function of the paper's f̄ᵀSf̄.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+        The labels of the fitted rows.
+    graph : Graph
+        The fitted graph.
+
+    Returns
+    -------
+    float
+        The smoothness, at most 1.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from apportion.graphs import (KNNGraph)
+    >>> from apportion import KNNGraph
     >>> graph = KNNGraph(n_neighbors=1).fit(np.array([[0.0], [0.1], [5.0], [5.1]]))
     >>> smoothness(["a", "a", "b", "b"], graph)
     1.0
     """
-    codes, found = factorize(labels, "label")
-    return graph.smoothness(np.eye(len(found) + 1)[codes][:, : len(found)])
+    codes, classes = factorize(labels, "label")
+    return graph.smoothness(np.eye(len(classes) + 1)[codes][:, : len(classes)])
 
 
 def bag_majority(bags: Any, proportions: Any) -> AnyArray:
-    """Return the baseline that labels every row by its bag's most frequent class.
+    """Label every row with the most frequent class of its bag, as a baseline.
 
-    Equal shares go to the first class; rows in no bag get the most frequent class of all.
+    Among equal shares the first class is taken. Rows in no bag get the most frequent class overall.
+
+    Parameters
+    ----------
+    bags, proportions
+        See `bag_proportion_error`.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        The labels.
 
     Examples
     --------
@@ -123,7 +160,7 @@ def bag_majority(bags: Any, proportions: Any) -> AnyArray:
 
 
 def soft(labels: Any, classes: AnyArray) -> FloatArray:
-    """Return labels as one-hot rows; soft labels pass as they are."""
+    """Return labels as one-hot rows; soft labels are returned unchanged."""
     if np.ndim(labels) == 2:
         F = np.asarray(labels, dtype=np.float64)
         if F.shape[1] != len(classes):
@@ -132,17 +169,18 @@ def soft(labels: Any, classes: AnyArray) -> FloatArray:
                 f"Got shape {F.shape}."
             )
         return F
-    codes, found = factorize(labels, "label")
-    known = {label: h for h, label in enumerate(classes.tolist())}
-    for label in found:
-        if label not in known:
-            raise unknown_class(f"label {label!r}", list(known))
-    places = np.array([known[label] for label in found] + [len(known)], dtype=np.intp)
-    return np.eye(len(known) + 1)[places[codes]][:, : len(known)]
+    codes, labels_found = factorize(labels, "label")
+    position = {label: h for h, label in enumerate(classes.tolist())}
+    for label in labels_found:
+        if label not in position:
+            raise unknown_class(f"label {label!r}", list(position))
+    c = len(position)
+    positions = np.array([*(position[label] for label in labels_found), c], dtype=np.intp)
+    return np.eye(c + 1)[positions[codes]][:, :c]
 
 
 def mass_difference(F: FloatArray, bags: Bags) -> FloatArray:
-    """Return, per bag and class, the soft labels' mass minus the nearest mass that is allowed."""
+    """Return the soft labels' mass minus the nearest allowed mass, per bag and class."""
     sums = bags.groups.sum(F)
     return np.asarray(sums - np.clip(sums, bags.lower, bags.upper))
 
@@ -155,14 +193,14 @@ def bag_errors(F: FloatArray, bags: Bags) -> FloatArray:
 def bag_deviances(F: FloatArray, bags: Bags) -> FloatArray:
     """Return each bag's deviance, `2 n_k Σ_h π log(π/q) - π + q`."""
     sizes = np.maximum(bags.groups.sizes, 1.0)[:, None]
-    found = bags.groups.sum(F)
-    given = nearest_totals(found, bags.lower, bags.upper, found.sum(axis=1)) / sizes
-    shares = np.where(given > 0, np.maximum(found, 0.5), found) / sizes
+    masses = bags.groups.sum(F)
+    given = nearest_totals(masses, bags.lower, bags.upper, masses.sum(axis=1)) / sizes
+    shares = np.where(given > 0, np.maximum(masses, 0.5), masses) / sizes
     return np.asarray(2.0 * sizes[:, 0] * kl_div(given, shares).sum(axis=1))
 
 
 def rows_to_change(difference: FloatArray) -> FloatArray:
-    """Return how many rows of each bag must change class: its excess or its lack, the larger."""
+    """Return how many rows of each bag must change class: the larger of excess and lack."""
     excess = np.maximum(difference, 0.0).sum(axis=1)
     lack = np.maximum(-difference, 0.0).sum(axis=1)
     return np.asarray(np.maximum(excess, lack))

@@ -339,14 +339,14 @@ def _read_model(file: ZipReader, fields: _DocumentFields, classes: AnyArray) -> 
     kind, graph_parameters = _description(fields.within("graph"), _GRAPHS)
     state = {key: file.array(key, stored, lengths) for key, stored in kind.stored.items()}
     # Files call the labels of the prototypes "voices", as the first version of the format did.
-    prototype_labels = Stored((kind.prototypes_are, "classes"), shares=True)
+    prototype_labels = Stored((kind.prototype_kind, "classes"), shares=True)
     answers = {
         "voices": file.array("voices", prototype_labels, lengths),
         "overall": file.array("overall", Stored(("classes",), shares=True), lengths),
     }
     try:
         graph = kind.from_state(graph_parameters, state)
-        model._settings()
+        model._check_parameters()
         model._asked_graph()
     except (TypeError, ValueError, OverflowError) as error:
         fields.refuse(f"what makes no model ({error})", "parameters and arrays of a fitted model")

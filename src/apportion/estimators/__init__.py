@@ -1,4 +1,4 @@
-"""scikit-learn estimators."""
+"""The estimators, one class per module."""
 
 from apportion.estimators.em_llp import EMLLP
 from apportion.estimators.inv_cal import InvCal
@@ -8,12 +8,4 @@ from apportion.estimators.mean_map import MeanMap
 from apportion.estimators.prop_svm import PropSVM
 from apportion.estimators.weighted_knn import WeightedKNN
 
-__all__ = [
-    "EMLLP",
-    "LPLLP",
-    "InvCal",
-    "LabelPropagation",
-    "MeanMap",
-    "PropSVM",
-    "WeightedKNN",
-]
+__all__ = ["EMLLP", "LPLLP", "InvCal", "LabelPropagation", "MeanMap", "PropSVM", "WeightedKNN"]

@@ -1,10 +1,11 @@
-"""alter-∝SVM: an SVM and the rows' unknown labels, found in turn."""
+"""alter-∝SVM: minimize in turn over an SVM and over the unknown labels of the rows."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import sklearn
@@ -12,16 +13,16 @@ from sklearn.svm import SVC
 from sklearn.utils.parallel import Parallel, delayed
 
 from apportion._utils.groups import Groups
-from apportion._utils.typing import AnyArray, FloatArray, IntArray
+from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.estimators._kernels import LIBSVM_ITERATIONS
 
 _FIRST_SHARE = 1e-5
 _GROWTH = 1.5
+"""C is annealed from 10⁻⁵ C to C in steps of this factor: Yu et al. (2013), Algorithm 1."""
 
 
-@dataclass(frozen=True)
-class Machine:
-    """An SVM fitted to labels: the dual weights β, the intercept b, f on all rows and ½‖w‖²."""
+class Machine(NamedTuple):
+    """An SVM fitted to labels: the dual weights β, the intercept b, f of all rows, and ½‖w‖²."""
 
     weights: FloatArray
     intercept: float
@@ -33,21 +34,21 @@ class Machine:
 class PropSVMProblem:
     """argmin_{w,b,y} ½‖w‖² + C Σ_i max(0, 1 - y_i f_i) + C_p Σ_k distance(n_k⁺, [l_k, u_k]).
 
-    f = w·φ(x) + b, y is +1 or -1, and n_k⁺ counts the rows of bag k with y = +1, so that the last
-    term is the proportion loss of a bag times its size. Rows of `fixed` ≠ 0 keep that label.
+    f = w·φ(x) + b, y is +1 or -1, and n_k⁺ is the number of rows of bag k with y = +1, so that the
+    last term is the proportion loss of a bag times its size.
 
     Attributes
     ----------
     linear : bool
         Whether X holds features, with φ(x) = x, and not similarities.
     X : ndarray of shape (n_samples, n_features) or (n_samples, n_samples)
-        Rows, or the similarities φ(x)·φ(z) of all pairs.
+        The rows, or the similarities φ(x)·φ(z) of all pairs.
     groups : Groups
-        The open rows by bag.
+        The bags of the rows without a given label.
     lower, upper : ndarray of shape (n_bags,)
-        Bounds of the number of positive rows.
+        Bounds on the number of positive rows.
     fixed : ndarray of shape (n_samples,)
-        Given labels, 0 = none.
+        Given labels; 0 where unknown.
     C, C_p : float
         Weights of the hinge loss and of the proportion loss.
     """
@@ -62,76 +63,83 @@ class PropSVMProblem:
     C_p: float
 
     def fit(self, y: FloatArray, C: float) -> Machine:
-        """Return the SVM of the labels y, by libsvm; of labels all alike, w = 0 and b = y."""
-        n = len(y)
+        """Return the SVM of the labels y, fitted by libsvm; w = 0 and b = y if all y are equal."""
+        weights = np.zeros(len(y))
         if (y == y[0]).all():
-            return Machine(np.zeros(n), float(y[0]), y.copy(), 0.0)
-        how = "linear" if self.linear else "precomputed"
+            return Machine(weights, float(y[0]), y.copy(), 0.0)
+        kernel = "linear" if self.linear else "precomputed"
         with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
-            svm = SVC(kernel=how, C=C, cache_size=500, max_iter=LIBSVM_ITERATIONS).fit(self.X, y)
-        weights = np.zeros(n)
-        weights[svm.support_] = svm.dual_coef_[0]
-        b = float(svm.intercept_[0])
-        rows = self.X[svm.support_]
-        alpha = weights[svm.support_]
-        f = self.X @ (rows.T @ alpha) if self.linear else rows.T @ alpha
+            svm = SVC(kernel=kernel, C=C, cache_size=500, max_iter=LIBSVM_ITERATIONS).fit(self.X, y)
+        b, duals = float(svm.intercept_[0]), svm.dual_coef_[0]
+        weights[svm.support_] = duals
+        w = self.X[svm.support_].T @ duals
+        f = self.X @ w if self.linear else w
         return Machine(weights, b, f + b, 0.5 * float(weights @ f))
 
     def label(self, f: FloatArray, C: float) -> FloatArray:
-        """Return the labels of least loss for these f, exactly, all bags at once."""
-        rows, codes = self._by_bag(-f)
-        gain = C * (_hinge(-f[rows]) - _hinge(f[rows]))
-        counts = _best_counts(gain, codes, self.lower, self.upper, self.C_p)
-        return self._first_positive(rows, codes, counts)
+        """Return the labels of least loss for these f, exactly, for all bags at once.
+
+        In each bag, the rows of largest gain are positive. Their number r minimizes
+        C_p distance(r, [l, u]) - (sum of the r largest gains); among equal minima it is the least.
+        """
+        rows, codes, rank = self._sorted_by_bag(-f)
+        sums = np.cumsum(C * (_hinge(-f[rows]) - _hinge(f[rows])))
+        before = np.append(0.0, sums)[np.arange(len(rows)) - rank]
+        r, bags = rank + 1.0, Groups(codes, len(self.lower))
+        cost = self.C_p * _distance(r, self.lower[codes], self.upper[codes]) - (sums - before)
+        least = bags.least(cost)
+        counts = bags.least(np.where(cost <= least[codes], r, np.inf))
+        none_is_best = self.C_p * np.maximum(self.lower, 0.0) <= least
+        return self._labels(rows, rank < np.where(none_is_best, 0.0, counts)[codes])
 
     def random_start(self, counts: IntArray, rng: np.random.Generator) -> FloatArray:
         """Return random labels with `counts` positive rows in each bag."""
-        return self._first_positive(*self._by_bag(rng.random(len(self.fixed))), counts)
+        rows, codes, rank = self._sorted_by_bag(rng.random(len(self.fixed)))
+        return self._labels(rows, rank < counts[codes])
 
-    def _by_bag(self, keys: FloatArray) -> tuple[IntArray, IntArray]:
-        """Return the open rows bag by bag, within a bag by rising key, and their bags."""
+    def _sorted_by_bag(self, keys: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the open rows sorted by bag and key, their bags, and their ranks within these."""
         rows = np.flatnonzero(self.groups.codes >= 0)
         rows = rows[np.lexsort((keys[rows], self.groups.codes[rows]))]
-        return rows, self.groups.codes[rows]
+        codes, sizes = self.groups.codes[rows], self.groups.sizes.astype(np.intp)
+        return rows, codes, np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[codes]
 
-    def _first_positive(self, rows: IntArray, codes: IntArray, counts: IntArray) -> FloatArray:
-        """Return the labels by which the first `counts` rows of each bag are positive."""
-        sizes = self.groups.sizes.astype(np.intp)
-        place = np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[codes]
+    def _labels(self, rows: IntArray, positive: BoolArray) -> FloatArray:
+        """Return the labels of all rows, given which of the open rows are positive."""
         y = np.where(self.fixed != 0, self.fixed, -1.0)
-        y[rows] = np.where(place < counts[codes], 1.0, -1.0)
+        y[rows] = np.where(positive, 1.0, -1.0)
         return y
 
     def objective(self, machine: Machine, y: FloatArray, C: float) -> float:
-        """Return what is minimized."""
+        """Return the value that is minimized."""
         positive = self.groups.sum((y > 0).astype(np.float64))
-        off = np.maximum(np.maximum(self.lower - positive, positive - self.upper), 0.0)
-        return machine.energy + C * float(_hinge(y * machine.f).sum()) + self.C_p * float(off.sum())
+        missed = _distance(positive, self.lower, self.upper)
+        hinge = _hinge(y * machine.f)
+        return machine.energy + C * float(hinge.sum()) + self.C_p * float(missed.sum())
 
     def alternate(
         self, y: FloatArray, C: float, tol: float, max_iter: int
     ) -> tuple[FloatArray, Machine, int, bool]:
-        """Return labels, their SVM, the number of SVMs fitted, and whether it came to an end.
+        """Return labels, their SVM, the number of SVMs fitted, and whether this converged.
 
-        The end is when labels stay, or the objective falls by no more than `tol`.
+        It has converged when no label changes, or the objective falls by no more than `tol`.
         """
-        last = np.inf
+        last_objective = np.inf
         machine = self.fit(y, C)
-        for done in range(1, max_iter + 1):
+        for n_fits in range(1, max_iter + 1):
             better = self.label(machine.f, C)
             if (better == y).all():
-                return y, machine, done, True
+                return y, machine, n_fits, True
             objective = self.objective(machine, better, C)
             y, machine = better, self.fit(better, C)
-            if last - objective <= tol:
-                return y, machine, done + 1, True
-            last = objective
+            if last_objective - objective <= tol:
+                return y, machine, n_fits + 1, True
+            last_objective = objective
         return y, machine, max_iter + 1, False
 
 
-@dataclass(frozen=True)
-class PropSVMSolution:
-    """The SVM of lowest objective, and the objectives that the starts ended in."""
+class PropSVMSolution(NamedTuple):
+    """The SVM of lowest objective, and the final objectives of all starts."""
 
     machine: Machine
     objective: float
@@ -148,63 +156,43 @@ def alternating_svm(
     max_iter: int,
     n_jobs: int | None = None,
 ) -> PropSVMSolution:
-    """Return the best end of alternation from several starts, with C annealed from 10⁻⁵ C to C.
+    """Return the best result of several starts, with C annealed from 10⁻⁵ C to C.
 
-    All starts go through the annealing side by side; where two have the same labels they go on
-    as one.
+    All starts are annealed side by side. Starts that reach the same labels continue as one.
     """
-    states = list(starts)
-    which = np.arange(len(states))
-    C, ended, n_fits = _FIRST_SHARE * problem.C, [], 0
+    labelings, labeling_of = list(starts), np.arange(len(starts))
+    C, results, n_fits = _FIRST_SHARE * problem.C, [], 0
     while C < problem.C:
-        # The least normal number stands in for a share of C that is rounded to 0.
+        # The smallest normal number stands in for a share of C that is rounded to 0.
         C = min(max(_GROWTH * C, sys.float_info.min), problem.C)
-        states, which = _distinct(states, which)
-        ended = Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(problem.alternate)(y, C, tol, max_iter) for y in states
+        labelings, labeling_of = _distinct(labelings, labeling_of)
+        results = Parallel(n_jobs=n_jobs, prefer="threads")(
+            delayed(problem.alternate)(y, C, tol, max_iter) for y in labelings
         )
-        states = [y for y, _, _, _ in ended]
-        n_fits += sum(fits for _, _, fits, _ in ended)
-    objectives = np.array([problem.objective(m, y, problem.C) for y, m, _, _ in ended])
+        labelings = [y for y, _, _, _ in results]
+        n_fits += sum(fits for _, _, fits, _ in results)
+    objectives = np.array([problem.objective(m, y, problem.C) for y, m, _, _ in results])
     best = int(np.argmin(objectives))
-    _, machine, _, converged = ended[best]
-    return PropSVMSolution(machine, objectives[best], objectives[which], n_fits, converged)
+    _, machine, _, converged = results[best]
+    return PropSVMSolution(machine, objectives[best], objectives[labeling_of], n_fits, converged)
 
 
-def _best_counts(
-    gain: FloatArray, codes: IntArray, lower: FloatArray, upper: FloatArray, C_p: float
-) -> IntArray:
-    """Return, per bag, the r that minimizes C_p distance(r, [l, u]) - (sum of its r largest gains).
-
-    Gains come bag by bag, falling within a bag.
-    """
-    K = len(lower)
-    sizes = np.bincount(codes, minlength=K)
-    first = np.cumsum(sizes) - sizes
-    total = np.cumsum(gain)
-    before = np.concatenate([[0.0], total])[first]
-    r = np.arange(len(gain)) - first[codes] + 1
-    off = np.maximum(np.maximum(lower[codes] - r, r - upper[codes]), 0.0)
-    cost = C_p * off - (total - before[codes])
-    best, counts = C_p * np.maximum(lower, 0.0), np.zeros(K, dtype=np.intp)
-    full = np.flatnonzero(sizes > 0)
-    if not full.size:
-        return counts
-    least = np.minimum.reduceat(cost, first[full])
-    reached = np.where(cost <= np.repeat(least, sizes[full]), r, np.iinfo(np.intp).max)
-    counts[full] = np.where(
-        least < best[full], np.minimum.reduceat(reached, first[full]), counts[full]
+def _distinct(
+    labelings: list[FloatArray], labeling_of: IntArray
+) -> tuple[list[FloatArray], IntArray]:
+    """Return the labelings without repetitions, in their order, and the one of each start."""
+    numbers: dict[bytes, int] = {}
+    renumbered: AnyArray = np.array(
+        [numbers.setdefault(y.tobytes(), len(numbers)) for y in labelings]
     )
-    return counts
-
-
-def _distinct(states: list[FloatArray], which: IntArray) -> tuple[list[FloatArray], IntArray]:
-    """Return the states without repetitions, in their order, and where each start has gone."""
-    found: dict[bytes, int] = {}
-    to_new: AnyArray = np.array([found.setdefault(y.tobytes(), len(found)) for y in states])
-    firsts = np.unique(to_new, return_index=True)[1]
-    return [states[i] for i in firsts], to_new[which]
+    firsts = np.unique(renumbered, return_index=True)[1]
+    return [labelings[i] for i in firsts], renumbered[labeling_of]
 
 
 def _hinge(margin: FloatArray) -> FloatArray:
     return np.maximum(0.0, 1.0 - margin)
+
+
+def _distance(count: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Return the distance of counts from their intervals."""
+    return np.maximum(np.maximum(lower - count, count - upper), 0.0)

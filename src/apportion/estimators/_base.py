@@ -1,14 +1,14 @@
-"""What every estimator that learns from totals has in common."""
+"""The base class of all estimators that learn from totals."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import wraps
-from numbers import Integral, Real
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from scipy import sparse
@@ -16,12 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _num_samples,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d, validate_data
 
 from apportion._core.decode import Decoding, quota, threshold
 from apportion._core.projection import reconcile
@@ -29,25 +24,29 @@ from apportion._io.class_tables import columns_for
 from apportion._io.identifiers import factorize
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.magnitude import largest_size, require_squares, wide_enough
+from apportion._utils.parameters import Allowed, check_parameters, one_of, parameter_error
 from apportion._utils.threads import BLOCK_ROWS, reproducible_sums, slices, with_reproducible_sums
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, report_bags
-from apportion.exceptions import Advice, BagDesignWarning, SupervisionError, users_level
+from apportion.exceptions import Advice, BagDesignWarning, InputError, SupervisionError, users_level
 from apportion.metrics import bag_errors, soft
 from apportion.supervision.bags import Bags, match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
+
+REQUESTS = {"bags": True, "proportions": True}
+"""What methods request by default from scikit-learn's metadata routing."""
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def all_or_nothing(fit: Fit) -> Fit:
-    """Return a `fit` that leaves the estimator as it was when it fails halfway.
+    """Return a `fit` that leaves the estimator unchanged when it fails.
 
-    What it computes does not depend on the number of threads: see `reproducible_sums`.
+    Its results do not depend on the number of threads: see `reproducible_sums`.
     """
 
     @wraps(fit)
-    def careful_fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def transactional_fit(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(self.__dict__)
         try:
             with reproducible_sums():
@@ -57,20 +56,23 @@ def all_or_nothing(fit: Fit) -> Fit:
             self.__dict__.update(before)
             raise
 
-    return cast(Fit, careful_fit)
+    return cast(Fit, transactional_fit)
 
 
 class BagClassifier(ClassifierMixin, BaseEstimator):
     """A classifier fitted by `fit(X, y=None, *, bags=None, proportions=None)`.
 
-    Subclasses define `fit`, which ends in `_store`, and `_soft_labels` of new rows. With metadata
-    routing, bags and totals go to every method that takes them; no request has to be set.
+    Subclasses define `fit`, which ends with `_store`, and `_soft_labels`. With metadata routing,
+    bags and totals are requested by default by every method that takes them.
     """
 
-    __metadata_request__fit = {"bags": True, "proportions": True}  # noqa: RUF012
-    __metadata_request__predict = {"bags": True, "proportions": True}  # noqa: RUF012
-    __metadata_request__predict_proba = {"bags": True, "proportions": True}  # noqa: RUF012
-    __metadata_request__score = {"bags": True, "proportions": True}  # noqa: RUF012
+    __metadata_request__fit = REQUESTS
+    __metadata_request__predict = REQUESTS
+    __metadata_request__predict_proba = REQUESTS
+    __metadata_request__score = REQUESTS
+
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"decode": one_of("quota", "threshold")}
+    """The values that parameters may have."""
 
     decode: str
 
@@ -84,19 +86,22 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
 
     @with_reproducible_sums
     def predict(self, X: Any, *, bags: Any = None, proportions: Any = None) -> AnyArray:
-        """Return a label for every new row.
+        """Predict a label for every new row.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            New rows; where similarities are precomputed, those to the fitted rows.
-        bags, proportions : optional
-            Bag ids and totals of the new rows, where these are known: labels then follow `decode`
-            under these totals. Without totals, every row takes its most likely class.
+            New rows; if similarities are precomputed, their similarities to the fitted rows.
+        bags : array-like of shape (n_samples,), optional
+            Bag ids of the new rows.
+        proportions : Totals, dataframe, mapping or array, optional
+            Totals of their bags. With totals, the labels are decoded under these totals, as
+            `decode` says. Without totals, every row takes its most likely class.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            The labels.
         """
         X = self._checked_new_rows(X)
         if bags is None and proportions is None:
@@ -110,19 +115,19 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
 
     @with_reproducible_sums
     def predict_proba(self, X: Any, *, bags: Any = None, proportions: Any = None) -> FloatArray:
-        """Return soft labels of new rows.
+        """Predict soft labels of new rows.
 
-        With totals of the new rows' bags, the nearest soft labels that keep these totals.
+        With totals of the new rows' bags, these are the nearest soft labels that keep the totals.
 
         Parameters
         ----------
         X, bags, proportions
-            As in `predict`.
+            See `predict`.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Columns in the order of `classes_`.
+            The soft labels, with columns in the order of `classes_`.
         """
         F = self._soft_labels(self._checked_new_rows(X))
         if bags is None and proportions is None:
@@ -139,7 +144,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         bags: Any = None,
         proportions: Any = None,
     ) -> float:
-        """Return the accuracy where labels are given, else minus the mean bag-proportion error.
+        """Return the accuracy if labels are given, else minus the mean bag-proportion error.
 
         Parameters
         ----------
@@ -148,9 +153,14 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,), optional
             True labels.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights of the rows, with `y` only.
-        bags, proportions
-            Bag ids and totals, where there are no labels.
+            Weights of the rows; used with `y` only.
+        bags, proportions : optional
+            Bag ids and totals of the rows; used without `y` only.
+
+        Returns
+        -------
+        float
+            The score; higher is better.
         """
         if y is None and (bags is None or proportions is None):
             raise SupervisionError(
@@ -176,7 +186,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         return False
 
     def _soft_labels(self, X: Any) -> FloatArray:
-        """Return soft labels of new rows, which have been checked."""
+        """Return soft labels of new rows that have been checked."""
         raise NotImplementedError
 
     def _most_likely(self, X: Any) -> IntArray:
@@ -188,69 +198,61 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         return reconcile(F, matched)
 
     def _quota(self, X: Any, F: FloatArray, matched: Bags) -> Decoding:
-        ranks = hash_ranks(X if self._sees_features else None, len(F))
-        return quota(F, matched, ranks)
+        """Return the labels of largest total soft label that keep the bags' counts."""
+        return quota(F, matched, hash_ranks(X if self._sees_features else None, len(F)))
 
     def _store(self, matched: Bags, F: FloatArray, by_quota: Decoding) -> None:
-        """Keep soft labels, labels by both decodings, and the report."""
+        """Store soft labels, the labels of both decodings, and the report."""
         decodings = {"quota": by_quota, "threshold": threshold(F, matched)}
-        labels, tied = decodings[self.decode]
+        labels, self.tied_ = decodings[self.decode]
         self.classes_ = matched.classes
         self.label_distributions_ = F
         self.transduction_ = matched.classes[labels]
-        self.tied_ = tied
         self.bag_codes_ = matched.codes
         self.bag_report_ = report_bags(matched, decodings, self.decode)
 
-    def _warn_of_design(self, matched: Bags) -> None:
+    def _store_diagnosis(self, matched: Bags) -> None:
+        """Store the diagnosis of the bags, and warn of classes that they cannot tell apart."""
         self.diagnosis_ = diagnose_bags(matched)
         if self.diagnosis_.findings:
-            warnings.warn(
-                Advice(
-                    " ".join(self.diagnosis_.findings),
-                    "Totals in other proportions, or {labels}, would tell them apart.",
-                ),
-                BagDesignWarning,
-                stacklevel=users_level(),
+            message = Advice(
+                " ".join(self.diagnosis_.findings),
+                "Totals in other proportions, or {labels}, would tell them apart.",
             )
+            warnings.warn(message, BagDesignWarning, stacklevel=users_level())
 
     def _reconciled_prior(
         self, name: str, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags, seed: int
     ) -> FloatArray:
-        """Return soft labels, or those of an estimator fitted first, reconciled with the bags."""
-        prior = getattr(self, name)
-        expected = (matched.n_samples, matched.n_classes)
-        allowed = (
-            f"The {name!r} parameter of {type(self).__name__} must be None, an estimator with "
-            "fit(X, y, bags=, proportions=) and predict_proba, or finite soft labels of 0 and "
-            f"more, of shape {expected}. Got "
-        )
-        if hasattr(prior, "fit"):
-            takes = inspect.signature(prior.fit).parameters
-            if not (hasattr(prior, "predict_proba") and {"bags", "proportions"} <= set(takes)):
-                raise ValueError(f"{allowed}{prior!r}.")
-            other = seeded(clone(prior), seed).fit(X, y, bags=bags, proportions=proportions)
-            found = other.predict_proba(X)
-            F = columns_for(matched.classes.tolist(), other.classes_.tolist(), found)
-        else:
-            try:
+        """Return given soft labels, or those of an estimator fitted first, under the totals."""
+        prior, shape = getattr(self, name), (matched.n_samples, matched.n_classes)
+        F: FloatArray | None = None
+        if not hasattr(prior, "fit"):
+            with suppress(TypeError, ValueError):  # F stays None, which is refused below
                 F = np.asarray(prior, dtype=np.float64)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"{allowed}{prior!r}.") from error
-        if F.shape != expected or not np.isfinite(F).all() or (F < 0).any():
-            raise ValueError(
-                f"{allowed}an array of shape {F.shape} with smallest value "
-                f"{np.nanmin(F, initial=np.inf):g}."
+        elif _learns_from_totals(prior):
+            model = seeded(clone(prior), seed).fit(X, y, bags=bags, proportions=proportions)
+            probabilities = model.predict_proba(X)
+            F = columns_for(matched.classes.tolist(), model.classes_.tolist(), probabilities)
+        if F is None or F.shape != shape or not np.isfinite(F).all() or (F < 0).any():
+            allowed = (
+                "None, an estimator with fit(X, y, bags=, proportions=) and predict_proba, or "
+                f"finite soft labels of at least 0, of shape {shape}"
             )
+            got = None
+            if F is not None:
+                least = np.nanmin(F, initial=np.inf)
+                got = f"an array of shape {F.shape}, with the least value {least:g},"
+            raise parameter_error(self, name, allowed, got)
         return reconcile(F, matched)
 
     def _checked_new_rows(self, X: Any) -> Any:
-        """Return new rows as numbers, once the estimator is fitted."""
+        """Return new rows as numbers; the estimator must be fitted."""
         check_is_fitted(self, "classes_")
         return self._checked_rows(X, reset=False, sparse_too=self._takes_sparse)
 
     def _checked_rows(self, X: Any, *, reset: bool, sparse_too: bool = False) -> Any:
-        """Return X as numbers, or raise an error that names the row that is not finite."""
+        """Return X as numbers, or raise an error that names the cell that is not finite."""
         try:
             X = validate_data(
                 self,
@@ -264,27 +266,17 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
             if "could not convert" in str(error) and hasattr(X, "columns"):
                 raise ValueError(f"{_text_column(X)}: {error}. Drop or encode it.") from error
             raise
-        values = X.data if sparse.issparse(X) else X
-        largest = largest_size(values)
+        largest = largest_size(X.data if sparse.issparse(X) else X)
         if not math.isfinite(largest):
-            if sparse.issparse(X):
-                cells = X.tocoo()
-                bad = np.flatnonzero(~np.isfinite(cells.data))[0]
-                i, j, value = int(cells.row[bad]), int(cells.col[bad]), cells.data[bad]
-            else:
-                i = next(
-                    part.start + int(np.argmax(bad))
-                    for part in slices(len(X), BLOCK_ROWS)
-                    if (bad := ~np.isfinite(X[part]).all(axis=1)).any()
-                )
-                j = int(np.argmax(~np.isfinite(X[i])))
-                value = X[i, j]
-            kind = "NaN" if np.isnan(value) else "inf"
+            i, j, value = _first_infinite_cell(X)
             names = getattr(self, "feature_names_in_", None)
-            column = f"column {j}" if names is None else f"column {names[j]!r}"
-            raise ValueError(
-                f"row {i}, {column}: found {kind}. Allowed: finite numbers. Hint: fill the cell "
-                "(e.g. sklearn.impute.SimpleImputer) or drop the row."
+            raise InputError(
+                f"column {j}" if names is None else "",
+                "NaN" if np.isnan(value) else "inf",
+                "finite numbers",
+                "fill the cell (e.g. sklearn.impute.SimpleImputer) or drop the row",
+                row=i,
+                column=None if names is None else names[j],
             )
         require_squares(largest)
         return wide_enough(X, largest)
@@ -293,46 +285,12 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         """Return rows matched with supervision, after scikit-learn's checks of labels."""
         _refuse_shuffled_index(X, y, "y")
         _refuse_shuffled_index(X, bags, "bags")
-        if y is not None:
-            y = _checked_labels(y)
+        y = None if y is None else _checked_labels(y)
         return match_bags(_num_samples(X), y, bags, proportions)
 
-    def _require_number(
-        self,
-        name: str,
-        low: float,
-        high: float = math.inf,
-        *,
-        whole: bool = False,
-        open_: bool = False,
-        or_word: str | None = None,
-    ) -> None:
-        """Raise unless the parameter is a number in the range, or the word."""
-        value = getattr(self, name)
-        if or_word is not None and isinstance(value, str) and value == or_word:
-            return
-        kind = Integral if whole else Real
-        inside = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
-        inside = inside and (low < value < high if open_ else low <= value <= high)
-        if not inside:
-            left, right = ("(", ")") if open_ else ("[", "]")
-            upper = f"{high:g}{right}" if math.isfinite(high) else "inf)"
-            what = "an int" if whole else "a float"
-            what = what if or_word is None else f"{or_word!r} or {what}"
-            raise ValueError(
-                f"The {name!r} parameter of {type(self).__name__} must be {what} in the range "
-                f"{left}{low:g}, {upper}. Got {value!r} instead."
-            )
-
-    def _require_choice(self, name: str, choices: tuple[str, ...]) -> None:
-        """Raise unless the parameter is one of the choices."""
-        value = getattr(self, name)
-        if not (isinstance(value, str) and value in choices):
-            listed = ", ".join(repr(choice) for choice in choices)
-            raise ValueError(
-                f"The {name!r} parameter of {type(self).__name__} must be one of {listed}. "
-                f"Got {value!r} instead."
-            )
+    def _check_parameters(self) -> None:
+        """Raise if a parameter has a value that is not allowed."""
+        check_parameters(self, self._allowed)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -350,8 +308,14 @@ def seeded(estimator: Any, seed: int) -> Any:
     return estimator.set_params(**unset)
 
 
+def _learns_from_totals(estimator: Any) -> bool:
+    """Return whether an estimator is fitted to bags and predicts probabilities."""
+    parameters = inspect.signature(estimator.fit).parameters
+    return hasattr(estimator, "predict_proba") and {"bags", "proportions"} <= set(parameters)
+
+
 def _text_column(X: Any) -> str:
-    """Return the name of the first column of a dataframe that holds no numbers."""
+    """Return the name of the first column of a dataframe that does not hold numbers."""
     for name in X.columns:
         try:
             np.asarray(X[name]).astype(np.float64)
@@ -360,30 +324,42 @@ def _text_column(X: Any) -> str:
     return "X"
 
 
+def _first_infinite_cell(X: Any) -> tuple[int, int, float]:
+    """Return row, column and value of the first cell that is infinite or NaN."""
+    for part in slices(X.shape[0], BLOCK_ROWS):
+        cells = sparse.coo_array(X[part])
+        infinite = np.flatnonzero(~np.isfinite(cells.data))
+        if infinite.size:
+            first = infinite[0]
+            return part.start + int(cells.row[first]), int(cells.col[first]), cells.data[first]
+    raise AssertionError("called for rows that are not finite")
+
+
 def _refuse_shuffled_index(X: Any, values: Any, name: str) -> None:
-    """Raise where pandas objects have the same index in another order: rows go by position."""
+    """Raise if pandas objects have the same index in another order: rows go by position."""
     ours: Any = getattr(X, "index", None)
     theirs: Any = getattr(values, "index", None)
     if not (hasattr(ours, "equals") and hasattr(theirs, "equals")) or ours.equals(theirs):
         return
     try:
-        same = ours.sort_values().equals(theirs.sort_values())
-    except TypeError:
+        same_rows = ours.sort_values().equals(theirs.sort_values())
+    except TypeError:  # an index that cannot be sorted
         return
-    if same:
+    if same_rows:
         raise SupervisionError(
-            f"`{name}`",
+            "",
             "the index of X in another order, while rows are matched by position",
             "the same order",
             f"pass {name}.loc[X.index]",
+            parameter=name,
         )
 
 
 def _checked_labels(y: Any) -> Any:
-    """Return labels in one dimension; raise for a target that is no class label."""
+    """Return labels in one dimension; raise for a target that is not a class label."""
     if getattr(y, "ndim", 1) == 2:
         y = column_or_1d(y, warn=True)
-    found = factorize(y, "label")[1]
-    if found and all(isinstance(label, float) for label in found):
-        check_classification_targets(np.array(found))
+    labels = factorize(y, "label")[1]
+    if labels and all(isinstance(label, float) for label in labels):
+        check_classification_targets(np.array(labels))
     return y

@@ -63,11 +63,6 @@ class GraphClassifier(BagClassifier):
     def _takes_sparse(self) -> bool:
         return not self.graph_.sees_features
 
-    @property
-    def _voices(self) -> FloatArray:
-        """What the fitted rows say when a new row asks."""
-        return self.label_distributions_
-
     def _soft_labels(self, X: Any) -> FloatArray:
         """Return the weighted mean of what each row's nearest fitted rows say.
 
@@ -116,11 +111,21 @@ class GraphClassifier(BagClassifier):
         _log.info("graph=%r is %s", self.graph, self.graph_choice_)
         return X, graph
 
-    def _keep(self, matched: Bags, graph: Graph, F: FloatArray, by_quota: Decoding) -> None:
-        """Keep the graph beside what every estimator keeps."""
+    def _keep(
+        self,
+        matched: Bags,
+        graph: Graph,
+        F: FloatArray,
+        by_quota: Decoding,
+        averaged: FloatArray | None = None,
+    ) -> None:
+        """Store the graph beside what every estimator stores.
+
+        New rows average the soft labels `averaged` of their neighbors, by default F.
+        """
         self._store(matched, F, by_quota)
         self.graph_ = graph
-        self._prototype_labels = graph.prototype_labels(self._voices)
+        self._prototype_labels = graph.prototype_labels(F if averaged is None else averaged)
         self._overall = matched.overall
 
     def _answers(self) -> dict[str, FloatArray]:
@@ -132,7 +137,7 @@ class GraphClassifier(BagClassifier):
         self.classes_ = classes
         self.graph_ = graph
         self._prototype_labels, self._overall = answers["voices"], answers["overall"]
-        if graph.prototypes_are == "rows":
+        if graph.prototype_kind == "rows":
             self.label_distributions_ = self._prototype_labels
 
     def __sklearn_tags__(self) -> Tags:

@@ -1,9 +1,11 @@
-"""What the estimators that learn a rule for rows have in common."""
+"""The base classes of the estimators that learn a rule for rows."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Self
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -11,7 +13,9 @@ from scipy.special import expit
 from sklearn.utils import Tags, check_random_state
 
 from apportion._core.projection import reconcile
+from apportion._utils.groups import Groups
 from apportion._utils.hashing import row_hashes, scramble
+from apportion._utils.parameters import one_of, real
 from apportion._utils.threads import with_reproducible_sums
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.estimators._base import BagClassifier, all_or_nothing
@@ -20,22 +24,24 @@ from apportion.estimators._kernels import (
     Expansion,
     Kernel,
     center_of,
-    moved,
+    centered,
     resolve_kernel,
 )
-from apportion.exceptions import compared
+from apportion.exceptions import SupervisionError
+from apportion.graphs.precomputed import require_symmetric
 from apportion.metrics import bag_deviances
 from apportion.supervision.bags import Bags
 
 
 class InductiveClassifier(BagClassifier):
-    """A rule learned from bags; labels of the fitted rows come from the rule and the bags' totals.
+    """A classifier that learns a rule; the fitted rows are labeled by the rule and their totals.
 
-    `predict` without totals is the rule alone. Rows and bags are learned from in an order that
-    their features fix, so that no answer depends on the order of the input.
+    `predict` without totals applies the rule alone. Rows and bags are sorted by their features
+    before the rule is learned, so that the result does not depend on the order of the input.
     """
 
     random_state: Any
+    start: Any = None
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None) -> Self:
@@ -44,13 +50,13 @@ class InductiveClassifier(BagClassifier):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows; similarities of all pairs with a precomputed kernel.
+            The rows; with a precomputed kernel, the similarities of all pairs of rows.
         y : array-like of shape (n_samples,), optional
-            Labels of some rows; None or NaN = not known. They are kept.
+            Labels of some rows, which are kept; None or NaN where unknown.
         bags : array-like of shape (n_samples,), optional
-            Bag ids, anything hashable; missing = in no bag.
+            Bag ids of any hashable type; missing for rows in no bag.
         proportions : Totals, dataframe, mapping or array, optional
-            The bags' totals: see `Totals`.
+            The totals of the bags; see `Totals`.
 
         Returns
         -------
@@ -58,48 +64,43 @@ class InductiveClassifier(BagClassifier):
             The fitted estimator.
         """
         self._check_parameters()
-        self._require_choice("decode", ("quota", "threshold"))
         matched = self._matched(X, y, bags, proportions)
-        checked = self._checked_rows(X, reset=True)
+        rows = self._checked_rows(X, reset=True)
         if not self._sees_features:
-            _refuse_unless_symmetric(checked)
-        self._warn_of_design(matched)
+            require_symmetric(rows, "A precomputed kernel", 1e-6)
+        self._store_diagnosis(matched)
         seed = check_random_state(self.random_state).randint(2**31)
-        start = self._start(X, y, bags, proportions, matched, seed)
+        start = None
+        if self.start is not None:
+            start = self._reconciled_prior("start", X, y, bags, proportions, matched, seed)
 
-        rows, order = feature_order(checked if self._sees_features else None, matched)
-        self._learn(
-            checked[rows],
-            matched.take(rows, order),
-            None if start is None else start[rows],
-            seed,
-        )
+        row_order, bag_order = feature_order(rows if self._sees_features else None, matched)
+        start = None if start is None else start[row_order]
+        self._learn(rows[row_order], matched.take(row_order, bag_order), start, seed)
         self.classes_ = matched.classes
-        F = reconcile(self._soft_labels(checked), matched)
-        self._store(matched, F, self._quota(checked, F, matched))
+        F = reconcile(self._soft_labels(rows), matched)
+        self._store(matched, F, self._quota(rows, F, matched))
         return self
 
-    def _check_parameters(self) -> None:
-        """Raise where a parameter is not what it may be."""
-        raise NotImplementedError
-
-    def _start(
-        self, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags, seed: int
-    ) -> FloatArray | None:
-        """Return soft labels to start from, for methods that have a start."""
-        return None
-
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
-        """Learn the rule from rows and bags in feature order."""
+        """Learn the rule from sorted rows and bags, and soft labels to start from if given."""
         raise NotImplementedError
 
 
 class KernelClassifier(InductiveClassifier):
     """A rule f(x) = Σ_j k(x - m, x_j - m) β_j + b, with m the mean of the fitted rows.
 
-    Sums of squares and products of rows far from 0 would hold what rows have in common, and
-    lose what tells them apart. A kernel of the user's, and a precomputed one, see no center.
+    The rows are centered because the digits of large squares and products would be lost on what
+    all rows have in common. Callable and precomputed kernels see the rows as they are.
     """
+
+    _allowed: ClassVar = {
+        **BagClassifier._allowed,
+        "kernel": one_of(*KERNELS, kind=Callable),
+        "gamma": real("scale", low=0, ends="()"),
+        "degree": real(low=0),
+        "coef0": real(low=-math.inf),
+    }
 
     kernel: Any
     gamma: Any
@@ -114,34 +115,26 @@ class KernelClassifier(InductiveClassifier):
 
     @property
     def coef_(self) -> FloatArray:
-        """The weights of the features, one row a function; linear kernel only."""
+        """The weights of the features, one row per function; linear kernel only."""
         if not self.expansion_.kernel.linear:
-            raise AttributeError("coef_ is only there with kernel='linear'.")
+            raise AttributeError("coef_ is only available with kernel='linear'.")
         return self.expansion_.coefficients
 
     @property
     def intercept_(self) -> FloatArray:
-        """The intercepts, one a function; with a linear kernel, of `X @ coef_.T`."""
-        f = self.expansion_
-        return f.constant if f.kernel.linear else f.intercept
-
-    def _check_kernel(self) -> None:
-        if not callable(self.kernel):
-            self._require_choice("kernel", KERNELS)
-        self._require_number("gamma", 0.0, open_=True, or_word="scale")
-        self._require_number("degree", 0.0)
-        self._require_number("coef0", -np.inf)
+        """The intercepts, one per function; with a linear kernel, those of `X @ coef_.T`."""
+        return self.expansion_.uncentered_intercept
 
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
-        as_they_are = callable(self.kernel) or not self._sees_features
-        center = None if as_they_are else center_of(X)
-        X = moved(X, center)
+        center = None if callable(self.kernel) or not self._sees_features else center_of(X)
+        X = centered(X, center)
         kernel = resolve_kernel(self.kernel, self.gamma, self.degree, self.coef0, X)
-        f = self._expansion(X, kernel, bags, seed)
-        self.expansion_ = replace(f.compact(), center=center)
+        self.expansion_ = replace(
+            self._fit_expansion(X, kernel, bags, seed).compact(), center=center
+        )
 
-    def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
-        """Return the rule for rows that are centerd, as X is."""
+    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+        """Fit the rule to centered rows, and return it."""
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Tags:
@@ -151,13 +144,13 @@ class KernelClassifier(InductiveClassifier):
 
 
 class MarginClassifier(KernelClassifier):
-    """A rule of one function for two classes, or one a class against the rest."""
+    """A rule of one function for two classes, or of one function per class against the rest."""
 
     slope_: float
 
     @with_reproducible_sums
     def decision_function(self, X: Any) -> FloatArray:
-        """Return the functions' values: the larger, the surer of the class.
+        """Return the values of the functions, which are larger for more certain rows of a class.
 
         Parameters
         ----------
@@ -167,14 +160,12 @@ class MarginClassifier(KernelClassifier):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes one value, positive for `classes_[1]`.
+            One value per class; for two classes a single one, positive for `classes_[1]`.
         """
-        X = self._checked_new_rows(X)
-        f = self.expansion_(X)
+        f = self.expansion_(self._checked_new_rows(X))
         return f if f.shape[1] > 1 else f.sum(axis=1)
 
     def _soft_labels(self, X: Any) -> FloatArray:
-        """Return sigmoids of the functions, made to sum to one."""
         return sigmoids(self.expansion_(X), self.slope_)
 
     def _most_likely(self, X: Any) -> IntArray:
@@ -182,19 +173,70 @@ class MarginClassifier(KernelClassifier):
         return np.argmax(f, axis=1) if f.shape[1] > 1 else (f.sum(axis=1) > 0).astype(np.intp)
 
 
-def tasks_of(n_classes: int) -> list[int]:
-    """Return the classes that one-vs-rest learns: the second of two, else each; none of one."""
+@dataclass(frozen=True)
+class KnownBags:
+    """Bags with known totals, and every labeled row as a bag of its own.
+
+    Bags without any known total are left out, and so are unlabeled rows in no bag.
+
+    Attributes
+    ----------
+    groups : Groups
+        The rows by bag.
+    shares : ndarray of shape (n_bags, n_classes)
+        Class shares; of intervals, the point nearest to the overall shares.
+    certainty : ndarray of shape (n_bags, n_classes)
+        1 where the total is exact, less by the width of its interval relative to the bag's size.
+    """
+
+    groups: Groups
+    shares: FloatArray
+    certainty: FloatArray
+
+    @property
+    def weights(self) -> FloatArray:
+        """The number of rows in each bag, times its mean certainty."""
+        return np.asarray(self.certainty.mean(axis=1) * self.groups.sizes)
+
+
+def known_bags(bags: Bags) -> KnownBags:
+    """Return the bags to learn from."""
+    sizes = bags.open_groups.sizes[:, None]
+    width = bags.open_upper - bags.open_lower
+    certainty = np.where(sizes > 0, 1.0 - width / np.maximum(sizes, 1.0), 0.0)
+    certainty[certainty <= 1e-9] = 0.0
+    kept = certainty.any(axis=1)
+    labeled = np.flatnonzero(bags.given >= 0)
+    if not kept.any() and not labeled.size:
+        raise SupervisionError(
+            "the totals",
+            "no bag of which any class's total is known",
+            "at least one bag with known totals, or labels in `y`",
+            "fill in the cells of some bags",
+        )
+    n_kept = int(kept.sum())
+    codes = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)[bags.open_groups.codes]
+    codes[labeled] = n_kept + np.arange(len(labeled))
+    return KnownBags(
+        Groups(codes, n_kept + len(labeled)),
+        np.concatenate([bags.shares[kept], np.eye(bags.n_classes)[bags.given[labeled]]]),
+        np.concatenate([certainty[kept], np.ones((len(labeled), bags.n_classes))]),
+    )
+
+
+def one_vs_rest_classes(n_classes: int) -> list[int]:
+    """Return the classes that get a function: the second of two, all of more, none of one."""
     return list(range(n_classes)) if n_classes > 2 else list(range(1, n_classes))
 
 
 def sigmoids(f: FloatArray, slope: float) -> FloatArray:
-    """Return class probabilities σ(slope · f), made to sum to one."""
+    """Return class probabilities σ(slope · f), normalized to sum to one."""
     if f.shape[1] == 0:
         return np.ones((len(f), 1))
     if f.shape[1] == 1:
         positive = expit(slope * f)
         return np.hstack([1.0 - positive, positive])
-    # Divided by the row's largest, no row sums to 0.
+    # Relative to the largest of a row, so that no row sums to 0.
     logs = -np.logaddexp(0.0, -slope * f)
     relative = np.exp(logs - logs.max(axis=1, keepdims=True))
     return np.asarray(relative / relative.sum(axis=1, keepdims=True))
@@ -203,7 +245,7 @@ def sigmoids(f: FloatArray, slope: float) -> FloatArray:
 def calibrated_slope(f: FloatArray, bags: Bags) -> float:
     """Return the slope of the sigmoids whose bag shares have the least deviance from the totals.
 
-    No label is needed for it. The sign of f, and so every label, stays.
+    This takes no label, and changes no sign of f and therefore no label.
     """
     if not len(bags.ids):
         return 1.0
@@ -211,15 +253,16 @@ def calibrated_slope(f: FloatArray, bags: Bags) -> float:
     def deviance(log_slope: float) -> float:
         return float(bag_deviances(sigmoids(f, float(np.exp(log_slope))), bags).sum())
 
-    found = minimize_scalar(deviance, bounds=(np.log(0.1), np.log(30.0)), method="bounded")
-    return float(np.exp(found.x))
+    bounds = (np.log(0.1), np.log(30.0))
+    return float(np.exp(minimize_scalar(deviance, bounds=bounds, method="bounded").x))
 
 
 def feature_order(X: FloatArray | None, bags: Bags) -> tuple[IntArray, IntArray]:
-    """Return an order of the rows, and of the bags, that does not depend on where they stand.
+    """Return an order of the rows, and of the bags, that does not depend on the input's order.
 
-    Rows go by their features, equal rows by their bags; bags go by the features of their rows,
-    equal ones by their totals. Without features rows and bags stay.
+    Rows are sorted by their features, and equal rows by their bags. Bags are sorted by the features
+    of their rows, and equal bags by their totals: first without regard to the order of classes.
+    Without features, rows and bags stay in their order.
     """
     if X is None:
         return np.arange(bags.n_samples), np.arange(len(bags.ids))
@@ -227,24 +270,8 @@ def feature_order(X: FloatArray | None, bags: Bags) -> tuple[IntArray, IntArray]
     contents: AnyArray = np.zeros(len(bags.ids) + 1, dtype=np.uint64)
     np.add.at(contents, bags.codes, scramble(hashes))
     totals = np.hstack([bags.lower, bags.upper])
-    nameless = np.hstack([np.sort(bags.lower, axis=1), np.sort(bags.upper, axis=1)])
-    order = np.lexsort((row_hashes(totals), row_hashes(nameless), contents[:-1]))
-    place = np.append(np.argsort(order), -1)
+    sorted_totals = np.hstack([np.sort(bags.lower, axis=1), np.sort(bags.upper, axis=1)])
+    order = np.lexsort((row_hashes(totals), row_hashes(sorted_totals), contents[:-1]))
+    rank = np.append(np.argsort(order), -1)
     positions = scramble(np.arange(len(hashes), dtype=np.uint64))
-    return np.lexsort((positions, bags.given >= 0, place[bags.codes], hashes)), order
-
-
-def _refuse_unless_symmetric(gram: FloatArray) -> None:
-    if gram.shape[0] != gram.shape[1]:
-        raise ValueError(
-            f"A precomputed kernel must be a square matrix of all pairs of rows. "
-            f"Got shape {gram.shape}."
-        )
-    off = np.abs(gram - gram.T)
-    i, j = np.unravel_index(np.argmax(off), off.shape)
-    if off[i, j] > 1e-6 * np.abs(gram).max():
-        one_way, other = compared(gram[i, j], gram[j, i])
-        raise ValueError(
-            f"A precomputed kernel must be symmetric. Rows {i} and {j} have {one_way} one way "
-            f"and {other} the other. Hint: K = (K + K.T) / 2."
-        )
+    return np.lexsort((positions, bags.given >= 0, rank[bags.codes], hashes)), order

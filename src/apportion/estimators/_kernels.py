@@ -1,4 +1,4 @@
-"""Kernels, never held as a whole n × n matrix where a sum over it is enough."""
+"""Kernels, evaluated in blocks wherever the n × n matrix is not needed as a whole."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from apportion._utils.typing import FloatArray, IntArray
 KERNELS = ("linear", "rbf", "poly", "precomputed")
 
 LIBSVM_ITERATIONS = 200_000
-"""libsvm may otherwise go on for ever; at this many steps it stops, and scikit-learn warns."""
+"""libsvm, which may not end otherwise, stops after this many steps, and scikit-learn warns."""
 
 _BLOCK_BYTES = 2**25
+"""The largest block of a kernel that is held at a time."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class Kernel:
     Attributes
     ----------
     name : {"linear", "rbf", "poly", "precomputed"} or callable
-        `x·z`, `exp(-γ‖x - z‖²)`, `(γ x·z + coef0)^degree`, the rows as they are, or a function of
-        two arrays of rows that returns all pairs.
+        `x·z`, `exp(-γ‖x - z‖²)`, `(γ x·z + coef0)^degree`, X itself, or a function of two arrays of
+        rows that returns the similarities of all pairs.
     gamma, degree, coef0 : float
-        Its parameters.
+        The parameters of the kernel.
     """
 
     name: str | Callable[[Any, Any], Any]
@@ -40,43 +41,38 @@ class Kernel:
     coef0: float = 0.0
 
     def __call__(self, X: FloatArray, Z: FloatArray) -> FloatArray:
-        """Return k(x, z) for all pairs; precomputed rows are that already."""
+        """Return k(x, z) for all pairs; with a precomputed kernel, X itself."""
         if self.name == "precomputed":
             return X
         if callable(self.name):
-            found = np.asarray(self.name(X, Z), dtype=np.float64)
-            if found.shape != (len(X), len(Z)):
+            values = np.asarray(self.name(X, Z), dtype=np.float64)
+            if values.shape != (len(X), len(Z)):
                 raise ValueError(
                     f"The kernel function must return an array of shape {(len(X), len(Z))}, one "
-                    f"value a pair of rows. Got shape {found.shape}."
+                    f"value per pair of rows. Got shape {values.shape}."
                 )
         else:
-            parameters = {
-                "linear": {},
-                "rbf": {"gamma": self.gamma},
-                "poly": {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0},
-            }[self.name]
-            found = np.asarray(pairwise_kernels(X, Z, metric=self.name, **parameters))
-        if not np.isfinite(found).all():
-            i, j = np.argwhere(~np.isfinite(found))[0]
+            parameters = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+            values = pairwise_kernels(X, Z, metric=self.name, filter_params=True, **parameters)
+        if not np.isfinite(values).all():
+            i, j = np.argwhere(~np.isfinite(values))[0]
             raise ValueError(
-                f"The kernel {self.name!r} of two rows is {found[i, j]}. Allowed: finite numbers. "
+                f"The kernel {self.name!r} of two rows is {values[i, j]}. Allowed: finite numbers. "
                 "Hint: rescale the features; a polynomial needs a whole degree."
             )
-        return found
+        return np.asarray(values)
 
     def diagonal(self, X: FloatArray) -> FloatArray:
         """Return k(x, x) of every row."""
         if self.name == "precomputed":
             return np.diagonal(X).copy()
         side = max(1, int(np.sqrt(_BLOCK_BYTES / 8)))
-        starts = range(0, len(X), side)
-        blocks = [X[first : first + side] for first in starts]
+        blocks = [X[first : first + side] for first in range(0, len(X), side)]
         return np.concatenate([np.diagonal(self(block, block)) for block in blocks])
 
     @property
     def linear(self) -> bool:
-        """Whether rows are their own features."""
+        """Whether k(x, z) = x·z."""
         return self.name == "linear"
 
     def times(self, X: FloatArray, Z: FloatArray, weights: Any) -> FloatArray:
@@ -92,7 +88,7 @@ class Kernel:
     def between_means(self, X: FloatArray, averages: Any) -> FloatArray:
         """Return the kernel of bag means, A K Aᵀ, for the sparse matrix A that takes means.
 
-        K itself is never held: it passes by in blocks.
+        K is evaluated in blocks and never held as a whole.
         """
         n_bags = averages.shape[0]
         refuse_if_too_large(
@@ -107,7 +103,7 @@ class Kernel:
         return 0.5 * (total + total.T)
 
     def gram(self, X: FloatArray, instead: str) -> FloatArray:
-        """Return all n × n similarities, or refuse before anything is allocated."""
+        """Return all n × n similarities; raise before anything is allocated if they do not fit."""
         if self.name == "precomputed":
             return X
         refuse_if_too_large(f"The kernel of {len(X)} rows", 3 * 8 * len(X) ** 2, instead)
@@ -139,11 +135,12 @@ class Expansion:
     center: FloatArray | None = None
 
     def __call__(self, X: FloatArray) -> FloatArray:
-        """Return the functions' values, of shape (n_new, n_functions)."""
-        return self.kernel.times(moved(X, self.center), self.rows, self.weights) + self.intercept
+        """Return the values of the functions, of shape (n_samples, n_functions)."""
+        X = centered(X, self.center)
+        return self.kernel.times(X, self.rows, self.weights) + self.intercept
 
     def compact(self) -> Expansion:
-        """Return the same functions, without rows of weight 0; a linear one as coefficients."""
+        """Return the same functions without rows of weight 0; linear ones by their coefficients."""
         if self.kernel.linear:
             return replace(self, rows=np.eye(self.rows.shape[1]), weights=self.coefficients.T)
         if self.kernel.name == "precomputed":
@@ -153,13 +150,13 @@ class Expansion:
 
     @property
     def coefficients(self) -> FloatArray:
-        """The weights of the features, of shape (n_functions, n_features); linear kernel only."""
+        """The weights of the features, of shape (n_functions, n_features), if k is linear."""
         return np.asarray((self.rows.T @ self.weights).T)
 
     @property
-    def constant(self) -> FloatArray:
-        """The intercepts of `coefficients`, which are those of rows that are not centerd."""
-        if self.center is None:
+    def uncentered_intercept(self) -> FloatArray:
+        """The intercepts of f as a function of x, not of x - m, if k is linear; else b."""
+        if self.center is None or not self.kernel.linear:
             return self.intercept
         return np.asarray(self.intercept - self.coefficients @ self.center)
 
@@ -173,10 +170,10 @@ def resolve_kernel(kernel: Any, gamma: Any, degree: float, coef0: float, X: Floa
 
 
 def center_of(X: FloatArray) -> FloatArray:
-    """Return the mean of the rows, to the last digit or so however far from 0 they lie.
+    """Return the mean of the rows, accurate even if they are far from 0.
 
-    The first mean is off by the rounding of n sums of large numbers. The mean of what then remains,
-    which is small, corrects it.
+    The first mean has the rounding errors of a sum of n large numbers. It is corrected by the mean
+    of the residuals, which are small.
 
     Examples
     --------
@@ -187,29 +184,38 @@ def center_of(X: FloatArray) -> FloatArray:
     return np.asarray(rough + (X - rough).mean(axis=0))
 
 
-def moved(X: FloatArray, center: FloatArray | None) -> FloatArray:
-    """Return the rows seen from the center, in double precision; as they are without one."""
+def centered(X: FloatArray, center: FloatArray | None) -> FloatArray:
+    """Return X minus the center, in double precision; X itself without a center."""
     return X if center is None else np.asarray(X - center)
 
 
-def centerd(inner: FloatArray, linear: bool, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return rows, or their similarities, moved so that their weighted mean is the origin.
+def weighted_centered(
+    inner: FloatArray, linear: bool, weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Center rows, or their similarities, at their weighted mean in feature space.
 
-    With them their similarities s to that mean: a machine with dual weights β, Σ β = 0, found on
-    the moved rows is the same on the rows as they were, but for an intercept smaller by s·β.
-    libsvm, whose tolerance is absolute, does as well with every offset then.
+    libsvm has an absolute tolerance, so that it must not see the offset of the rows. A machine with
+    dual weights β, Σ β = 0, is the same function of the centered rows as of the rows, but for an
+    intercept that is smaller by s·β, where s are the rows' similarities to the mean.
+
+    Returns
+    -------
+    centered : ndarray
+        The rows if `linear`, else the similarities of all pairs.
+    level : ndarray of shape (n_samples,)
+        The similarities s.
     """
     mean = weights @ inner
     if linear:
-        moved = inner - mean
-        return moved, moved @ mean
+        rows = inner - mean
+        return rows, rows @ mean
     return inner - mean - mean[:, None] + mean @ weights, mean
 
 
 class KernelFeatures(NamedTuple):
-    """Features Z of the rows with Z Zᵀ ≈ K, made from a few pivot rows: Z = k(X, X_pivots) V.
+    """Features Z of the rows with Z Zᵀ ≈ K, from a few pivot rows: Z = k(X, X_pivots) V.
 
-    `unexplained` is the share of the kernel's trace that they leave out.
+    `unexplained` is the share of the kernel's trace that is left out.
     """
 
     Z: FloatArray
@@ -219,22 +225,19 @@ class KernelFeatures(NamedTuple):
 
 
 def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatures:
-    """Return features by Cholesky factorization with pivots, K ≈ L Lᵀ and Z = L.
+    """Return features from a pivoted Cholesky factorization, K ≈ L Lᵀ and Z = L.
 
-    Each step takes the row that is explained least so far, until none is left or there are
-    `max_rank`: then it is the Nyström approximation on these rows. Only their columns of K are
-    made.
-
-    What is left of k(x, x) is never negative but by the rounding of K. So it ends, too, when no
-    more is left than rounding has taken too much elsewhere: to divide by that would only blow
-    rounding up.
+    Each step takes the row that is explained least so far, until all rows are explained or
+    `max_rank` is reached; then this is the Nyström approximation on the pivot rows. Only their
+    columns of K are evaluated. See S. Fine and K. Scheinberg, "Efficient SVM Training Using
+    Low-Rank Kernel Representations", JMLR 2, 2001.
     """
     own = kernel.diagonal(X)
     largest = float(own.max(initial=0.0))
     if largest <= 0:
         raise ValueError(
-            f"The kernel {kernel.name!r} has no positive k(x, x), so it is no inner product. Give "
-            "a positive semidefinite kernel: a similarity, not a distance."
+            f"The kernel {kernel.name!r} has no positive k(x, x), so it is not an inner product. "
+            "Give a positive semidefinite kernel: a similarity, not a distance."
         )
     rank = min(len(X), max_rank)
     refuse_if_too_large(
@@ -242,35 +245,37 @@ def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatu
         4 * 8 * rank * len(X),
         "a smaller max_rank, or kernel='linear'",
     )
-    left = own.copy()
+    residual = own.copy()
     L = np.zeros((len(X), rank))
     pivots: list[int] = []
     for step in range(rank):
-        pivot = int(np.argmax(left))
-        if left[pivot] <= max(1e-10 * largest, -float(left.min())):
+        pivot = int(np.argmax(residual))
+        # A residual k(x, x) is negative only by rounding. A pivot no larger than the most negative
+        # residual is rounding, too, and dividing by it would only amplify that.
+        if residual[pivot] <= max(1e-10 * largest, -float(residual.min())):
             break
         column = X[:, pivot] if kernel.name == "precomputed" else kernel(X, X[[pivot]])[:, 0]
         rest = column - L[:, :step] @ L[pivot, :step]
-        rest[pivots], rest[pivot] = 0.0, left[pivot]  # by definition; K's rounding may differ
-        L[:, step] = rest / np.sqrt(left[pivot])
-        left -= L[:, step] ** 2
-        left[pivot] = 0.0
+        rest[pivots], rest[pivot] = 0.0, residual[pivot]  # by definition, but for rounding of K
+        L[:, step] = rest / np.sqrt(residual[pivot])
+        residual -= L[:, step] ** 2
+        residual[pivot] = 0.0
         pivots.append(pivot)
-    if left.min() < -1e-3 * largest:
+    if residual.min() < -1e-3 * largest:
         raise ValueError(
             f"The kernel {kernel.name!r} is not positive semidefinite: a residual k(x, x) is "
-            f"{left.min():.3g}, the largest k(x, x) {largest:.3g}. Give a kernel that is an inner "
-            "product in some space, such as 'rbf'. If it is one, rounding hides it: subtract the "
-            "features' means before the kernel sees them."
+            f"{residual.min():.3g}, the largest k(x, x) {largest:.3g}. Give a kernel that is an "
+            "inner product in some space, such as 'rbf'. If it is one, rounding hides it: subtract "
+            "the features' means before the kernel sees them."
         )
     Z = L[:, : len(pivots)]
     V = linalg.solve_triangular(Z[pivots], np.eye(len(pivots)), lower=True).T
-    unexplained = max(float(left.sum() / own.sum()), 0.0)
+    unexplained = max(float(residual.sum() / own.sum()), 0.0)
     return KernelFeatures(Z, np.array(pivots, dtype=np.intp), V, unexplained)
 
 
 def row_blocks(n_samples: int, width: int) -> Iterator[slice]:
-    """Yield slices of the rows such that a block of `width` columns stays small."""
+    """Yield slices of the rows such that a block of `width` columns is not too large."""
     step = max(1, _BLOCK_BYTES // (8 * max(width, 1)))
     for first in range(0, n_samples, step):
         yield slice(first, first + step)

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+from sklearn.svm import SVR
+
+from apportion._utils.parameters import real
 from apportion._utils.typing import FloatArray
-from apportion.estimators._inductive import MarginClassifier, tasks_of
-from apportion.estimators._inverse_calibration import inverse_calibration
-from apportion.estimators._kernels import Expansion, Kernel
-from apportion.estimators._known_bags import known_bags
+from apportion.estimators._inductive import MarginClassifier, known_bags, one_vs_rest_classes
+from apportion.estimators._kernels import LIBSVM_ITERATIONS, Expansion, Kernel, weighted_centered
 from apportion.supervision.bags import Bags
+
+_AUTO_C = 10.0
+"""C in units in which the variance of the rows is 1: large enough to follow the bags' logits."""
 
 
 class InvCal(MarginClassifier):
-    """Inverse calibration: each bag's mean is one example, its proportion the target.
+    """Inverse calibration: support vector regression of bag proportions on bag means.
 
-    `argmin_{w,b} ½‖w‖² + C Σ_k |w·φ(m_k) + b - logit π_k|_ε` with bag means m_k and clipped
-    proportions π_k: support vector regression with one example a bag. In the kernel's feature space
-    the mean of a bag is the mean of its rows, so that the kernel of two bags is the mean over
-    all pairs of rows. Several classes are learned one against the rest. Bags weigh alike, whatever
-    their size; a row with a given label is a bag of its own; rows in no bag and bags of unknown
-    totals are left out.
+    `argmin_{w,b} ½‖w‖² + C Σ_k |w·φ(m_k) + b - logit π_k|_ε`, with one example per bag. φ(m_k) is
+    the mean of the bag's rows in the kernel's feature space, so that the kernel of two bags is the
+    mean over all pairs of their rows. π_k is the clipped proportion of the class, and |·|_ε is 0
+    within ±ε. Several classes are learned one against the rest. All bags have the same weight,
+    whatever their size, but a total known only within bounds counts less. A row with a given label
+    is a bag of its own. Rows in no bag and bags without known totals are left out.
 
     Parameters
     ----------
     kernel : {"linear", "rbf", "poly", "precomputed"} or callable, default="linear"
-        The kernel k(x, z) of rows.
+        The kernel k(x, z) of two rows. A callable takes two arrays of rows and returns the
+        similarities of all pairs.
     C : "auto" or float, default="auto"
-        The weight of the regression's loss; `"auto"` is 10 divided by the variance of the rows in
-        the kernel's feature space, so that a change of unit or of kernel asks for no other C.
+        The weight of the loss. `"auto"` is 10 divided by the variance of the rows in the kernel's
+        feature space, so that the result does not depend on the unit of the features.
     gamma : "scale" or float, default="scale"
         γ of `"rbf"` and `"poly"`; `"scale"` is 1 / (sum of the features' variances).
     degree : float, default=3
@@ -36,14 +42,14 @@ class InvCal(MarginClassifier):
     coef0 : float, default=0.0
         The constant of `"poly"`.
     epsilon : float, default=0.0
-        How far a bag may be off, in logits, at no loss.
+        The error of a bag, in logits, that costs nothing.
     clip : float, default=0.01
-        Proportions are clipped to [clip, 1 - clip], as 0 and 1 have no logit.
+        Proportions are clipped to [clip, 1 - clip], because 0 and 1 have no logit.
     decode : {"quota", "threshold"}, default="quota"
-        How the fitted rows are labeled: every bag exactly its counts, or every row its most likely
-        class in its bag. `predict` without totals is not concerned.
+        Label the fitted rows with exactly the counts of every bag, or every row with its most
+        likely class under the totals of its bag. `predict` without totals does not use it.
     random_state : int, RandomState or None, default=None
-        Not used: nothing is drawn at random.
+        Not used; accepted so that estimators can be exchanged.
 
     Attributes
     ----------
@@ -54,11 +60,11 @@ class InvCal(MarginClassifier):
     transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
     bag_report_ : BagReport
-        Given against assigned per bag and class, for both decodings.
+        Given and assigned totals per bag and class, for both decodings.
     diagnosis_ : Diagnosis
-        What the totals can tell apart.
+        Which classes the totals can tell apart.
     C_ : float
-        The weight of the regression's loss in use.
+        The weight of the loss in use.
     expansion_ : Expansion
         The function f; its `coefficients` are `coef_` with a linear kernel.
 
@@ -74,6 +80,13 @@ class InvCal(MarginClassifier):
     >>> model.predict([[-1.0], [6.0]]).tolist()
     [0, 1]
     """
+
+    _allowed: ClassVar = {
+        **MarginClassifier._allowed,
+        "C": real("auto", low=0, ends="()"),
+        "epsilon": real(low=0),
+        "clip": real(low=0, high=0.5, ends="()"),
+    }
 
     def __init__(
         self,
@@ -98,21 +111,43 @@ class InvCal(MarginClassifier):
         self.decode = decode
         self.random_state = random_state
 
-    def _check_parameters(self) -> None:
-        self._check_kernel()
-        self._require_number("C", 0.0, open_=True, or_word="auto")
-        self._require_number("epsilon", 0.0)
-        self._require_number("clip", 0.0, 0.5, open_=True)
-
-    def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+        known, classes = known_bags(bags), one_vs_rest_classes(bags.n_classes)
+        averages = known.groups.averages()
+        weights = known.groups.sizes / known.groups.sizes.sum()
+        means = averages @ X if kernel.linear else kernel.between_means(X, averages)
+        if kernel.linear:
+            squared_norms = ((X - weights @ means) ** 2).sum(axis=1)
+            variance = float(weights @ (averages @ squared_norms))
+        else:
+            variance = float(weights @ (averages @ kernel.diagonal(X)))
+            variance -= float(weights @ means @ weights)
+        variance = variance if variance > 0 else 1.0
+        # libsvm sees bag means centered and in units of the variance, because its tolerance is
+        # absolute. This changes only the intercept.
+        means, level = weighted_centered(means, kernel.linear, weights)
+        means = means / (np.sqrt(variance) if kernel.linear else variance)
+        self.C_ = _AUTO_C / variance if self.C == "auto" else float(self.C)
         self.slope_ = 1.0
-        f, self.C_ = inverse_calibration(
-            X,
-            known_bags(bags),
-            kernel,
-            tasks_of(bags.n_classes),
-            C=None if self.C == "auto" else float(self.C),
-            epsilon=self.epsilon,
-            clip=self.clip,
-        )
-        return f
+
+        shares = np.clip(known.shares[:, classes], self.clip, 1.0 - self.clip)
+        logits = np.log(shares / (1.0 - shares))
+        duals, intercepts = np.zeros(logits.shape), np.zeros(len(classes))
+        for j, h in enumerate(classes):
+            used = np.flatnonzero(known.certainty[:, h])
+            if not used.size:
+                intercepts[j] = logits[:, j].mean()
+                continue
+            machine = SVR(
+                kernel="linear" if kernel.linear else "precomputed",
+                C=self.C_ * variance,
+                epsilon=self.epsilon,
+                tol=1e-6,
+                cache_size=500,
+                max_iter=LIBSVM_ITERATIONS,
+            )
+            inputs = means[used] if kernel.linear else means[np.ix_(used, used)]
+            machine.fit(inputs, logits[used, j], sample_weight=known.certainty[used, h])
+            duals[used[machine.support_], j] = machine.dual_coef_[0] / variance
+            intercepts[j] = machine.intercept_[0] - level @ duals[:, j]
+        return Expansion(kernel, X, np.asarray(averages.T @ duals), intercepts)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from apportion._core.decode import quota
 from apportion._core.propagation import propagator
-from apportion._utils.hashing import hash_ranks
-from apportion.estimators._base import all_or_nothing
+from apportion._utils.parameters import integer, real
+from apportion.estimators._base import BagClassifier, all_or_nothing
 from apportion.estimators._graph import GraphClassifier, warn_of_graph
 from apportion.exceptions import Advice, IsolatedRowsWarning, name_some, users_level
 from apportion.graphs import Graph
@@ -19,20 +18,20 @@ from apportion.graphs import Graph
 class LabelPropagation(GraphClassifier):
     """Label propagation, `F* = (1-α)(I - αS)⁻¹ Y` (the paper's Algorithm 1).
 
-    Y holds one-hot rows for labeled rows, the bag's proportions for rows in a bag, and zeros
-    elsewhere. Bag totals are not kept: that is what `LPLLP` is for.
+    Y holds one-hot rows for labeled rows, the bag's proportions for other rows in a bag, and zeros
+    elsewhere. The totals of the bags are not kept; use `LPLLP` to keep them.
 
     Parameters
     ----------
     graph : {"auto", "knn", "anchor", "rbf", "precomputed"} or Graph, default="auto"
-        The graph of similar rows. `"auto"` is nearest neighbors, and anchors for more rows than
-        can be searched or held; see `choose_graph`.
+        The graph of similar rows. `"auto"` takes nearest neighbors, or anchors if there are more
+        rows than can be searched or held in memory; see `choose_graph`.
     alpha : float, default=0.5
-        How much of a label comes from the neighbors, in (0, 1).
+        How much of a row's soft label comes from its neighbors, in (0, 1).
     order : int, optional
-        Stop the walk after this many steps; 1 is the weighted k-NN of the paper.
+        Stop the random walk after this many steps; 1 is the weighted k-NN of the paper.
     decode : {"threshold", "quota"}, default="threshold"
-        The most likely class of each row, or labels that keep the bags' counts.
+        Give every row its most likely class, or every bag exactly its counts.
 
     Attributes
     ----------
@@ -43,11 +42,13 @@ class LabelPropagation(GraphClassifier):
     transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
     bag_report_ : BagReport
-        Given against assigned, for both decodings.
+        Given and assigned totals per bag and class, for both decodings.
+    diagnosis_ : Diagnosis
+        Which classes the totals can tell apart.
     graph_ : Graph
         The fitted graph.
     graph_choice_ : str
-        Which graph it is, and why.
+        The graph that was chosen, and why.
 
     Examples
     --------
@@ -57,6 +58,12 @@ class LabelPropagation(GraphClassifier):
     >>> LabelPropagation(graph="rbf").fit(X, y).transduction_.tolist()
     ['low', 'low', 'low', 'high', 'high', 'high']
     """
+
+    _allowed: ClassVar = {
+        **BagClassifier._allowed,
+        "alpha": real(low=0, high=1, ends="()"),
+        "order": integer(1, None),
+    }
 
     def __init__(
         self,
@@ -78,49 +85,41 @@ class LabelPropagation(GraphClassifier):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows; similarities of all pairs with a precomputed graph.
+            The rows; with a precomputed graph, the similarities of all pairs of rows.
         y : array-like of shape (n_samples,), optional
-            Labels; None or NaN = not known.
+            Labels of some rows; None or NaN where unknown.
         bags : array-like of shape (n_samples,), optional
-            Bag ids; missing = in no bag.
+            Bag ids of any hashable type; missing for rows in no bag.
         proportions : Totals, dataframe, mapping or array, optional
-            The bags' totals.
+            The totals of the bags; see `Totals`.
 
         Returns
         -------
         LabelPropagation
             The fitted estimator.
         """
-        self._require_number("alpha", 0.0, 1.0, open_=True)
-        if self.order is not None:
-            self._require_number("order", 1, whole=True)
-        self._require_choice("decode", ("threshold", "quota"))
+        self._check_parameters()
         asked = self._asked_graph()
         matched = self._matched(X, y, bags, proportions)
         X, graph = self._rows_and_graph(X, asked)
-        graph = graph.fit(X)
+        self.graph_ = graph = graph.fit(X)
         warn_of_graph(graph)
 
-        silent = (matched.given < 0) & (matched.codes < 0)
         Y = matched.prior()
-        Y[silent] = 0.0
+        Y[(matched.given < 0) & (matched.codes < 0)] = 0.0
         F = np.maximum(propagator(graph, self.alpha, order=self.order)(Y), 0.0)
         mass = F.sum(axis=1, keepdims=True)
         unreached = np.flatnonzero(mass[:, 0] <= 1e-9)
         if unreached.size:
-            warnings.warn(
-                Advice(
-                    f"{unreached.size} of {len(F)} rows are out of reach of any label (rows "
-                    f"{name_some(unreached)}): they get the overall class shares.",
-                    "Label a row among them, raise {alpha}, or use a graph with more neighbors "
-                    "({n_neighbors}).",
-                ),
-                IsolatedRowsWarning,
-                stacklevel=users_level(),
+            message = Advice(
+                f"{unreached.size} of {len(F)} rows are out of reach of any label (rows "
+                f"{name_some(unreached)}): they get the overall class shares.",
+                "Label a row among them, raise {alpha}, or use a graph with more neighbors "
+                "({n_neighbors}).",
             )
+            warnings.warn(message, IsolatedRowsWarning, stacklevel=users_level())
             F[unreached], mass[unreached] = matched.overall, 1.0
-        self._warn_of_design(matched)
+        self._store_diagnosis(matched)
         F /= mass
-        ranks = hash_ranks(X if graph.sees_features else None, matched.n_samples)
-        self._keep(matched, graph, F, quota(F, matched, ranks))
+        self._keep(matched, graph, F, self._quota(X, F, matched))
         return self

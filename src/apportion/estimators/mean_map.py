@@ -3,40 +3,47 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import softmax
+from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
 
+from apportion._utils.parameters import integer, real
 from apportion._utils.typing import FloatArray
-from apportion.estimators._inductive import KernelClassifier
+from apportion.estimators._inductive import KernelClassifier, KnownBags, known_bags
 from apportion.estimators._kernels import Expansion, Kernel, KernelFeatures, kernel_features
-from apportion.estimators._known_bags import known_bags
-from apportion.estimators._mean_operator import class_means, distrustful_c, softmax_of_means
 from apportion.exceptions import Advice, users_level
 from apportion.supervision.bags import Bags
 
+_AUTO_PENALTY = 0.2
+"""The penalty of ‖θ‖² by default, in units in which the variance of the rows is 1, if the class
+means are known as well as by one labeled row."""
+
 
 class MeanMap(KernelClassifier):
-    """MeanMap: logistic regression whose labels enter only through estimated class means.
+    """MeanMap: logistic regression in which estimated class means stand for the labels.
 
-    First class means, `argmin_μ Σ_k n_k ‖m_k - Σ_h π_kh μ_h‖² + ridge Σ_h ‖μ_h - m̄‖²`, from bag
-    means m_k and proportions π_k, where m̄ is the mean of all rows in bags: the ridge settles what
-    few or collinear bags leave open. Then multinomial logistic regression,
+    First, the class means are estimated from bag means m_k and proportions π_k,
+    `argmin_μ Σ_k n_k ‖m_k - Σ_h π_kh μ_h‖² + ridge Σ_h ‖μ_h - m̄‖²`, where m̄ is the mean of all rows
+    in bags; the ridge decides what few or collinear bags leave open. Then the rule is multinomial
+    logistic regression,
     `argmin_θ ‖θ‖² / 2C + Σ_i log Σ_h exp(θ_h·x_i + b_h) - n Σ_h p_h (θ_h·μ_h + b_h)`, with class
-    shares p. It is right where a class looks alike in every bag. Rows are best standardized.
+    shares p. The method assumes that a class has the same distribution in every bag. Standardize
+    the features.
 
     Parameters
     ----------
     kernel : {"linear", "rbf", "poly", "precomputed"} or callable, default="linear"
-        The kernel k(x, z) of rows.
+        The kernel k(x, z) of two rows. A callable takes two arrays of rows and returns the
+        similarities of all pairs.
     C : "auto" or float, default="auto"
-        The inverse weight of ‖θ‖². `"auto"` grows with the square root of how many labeled rows
-        the bags are worth: estimated class means are noisy, and a C that suits known labels
-        would fit the noise.
+        The inverse weight of ‖θ‖². `"auto"` grows with the square root of the number of labeled
+        rows that the bags are worth, because estimated class means are noisy, and a C chosen for
+        known labels would fit the noise.
     ridge : float, default=1.0
-        How strongly class means are drawn to the overall mean, in rows of a pure bag.
+        How strongly class means are drawn towards the overall mean, in rows of a pure bag.
     gamma : "scale" or float, default="scale"
         γ of `"rbf"` and `"poly"`; `"scale"` is 1 / (sum of the features' variances).
     degree : float, default=3
@@ -44,18 +51,18 @@ class MeanMap(KernelClassifier):
     coef0 : float, default=0.0
         The constant of `"poly"`.
     max_rank : int, default=500
-        From more rows than this, a kernel that is not linear is replaced by its Nyström
-        approximation on so many rows, each the one that those before explain least; see
-        `unexplained_`.
+        With more rows than this, a kernel that is not linear is replaced by its Nyström
+        approximation on this many rows, each chosen as the one that is explained least by those
+        before; see `unexplained_`.
     tol : float, default=1e-8
-        The largest slope, per row, at which the search for θ ends.
+        The minimization over θ stops when the largest gradient, per row, is below this.
     max_iter : int, default=5000
-        The most iterations of that search.
+        The largest number of iterations.
     decode : {"quota", "threshold"}, default="quota"
-        How the fitted rows are labeled: every bag exactly its counts, or every row its most likely
-        class in its bag. `predict` without totals is not concerned.
+        Label the fitted rows with exactly the counts of every bag, or every row with its most
+        likely class under the totals of its bag. `predict` without totals does not use it.
     random_state : int, RandomState or None, default=None
-        Not used: nothing is drawn at random.
+        Not used; accepted so that estimators can be exchanged.
 
     Attributes
     ----------
@@ -66,19 +73,19 @@ class MeanMap(KernelClassifier):
     transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
     bag_report_ : BagReport
-        Given against assigned per bag and class, for both decodings.
+        Given and assigned totals per bag and class, for both decodings.
     diagnosis_ : Diagnosis
-        What the totals can tell apart.
+        Which classes the totals can tell apart.
     class_means_ : ndarray of shape (n_classes, n_features)
-        The estimated class means; with another than a linear kernel, in its feature space.
+        The estimated class means; in the kernel's feature space if it is not linear.
     C_ : float
         The inverse weight of ‖θ‖² in use.
     expansion_ : Expansion
         The logits; their `coefficients` are `coef_` with a linear kernel.
     unexplained_ : float
-        The share of the kernel's trace that its approximation leaves out; 0 for a linear one.
+        The share of the kernel's trace that its approximation leaves out; 0 if it is linear.
     n_iter_ : int
-        Iterations of the search for θ.
+        The number of iterations of the minimization over θ.
 
     References
     ----------
@@ -95,6 +102,15 @@ class MeanMap(KernelClassifier):
     """
 
     class_means_: FloatArray
+
+    _allowed: ClassVar = {
+        **KernelClassifier._allowed,
+        "C": real("auto", low=0, ends="()"),
+        "ridge": real(low=0),
+        "max_rank": integer(1),
+        "tol": real(low=0),
+        "max_iter": integer(1),
+    }
 
     def __init__(
         self,
@@ -123,43 +139,30 @@ class MeanMap(KernelClassifier):
         self.decode = decode
         self.random_state = random_state
 
-    def _check_parameters(self) -> None:
-        self._check_kernel()
-        self._require_number("C", 0.0, open_=True, or_word="auto")
-        self._require_number("ridge", 0.0)
-        self._require_number("max_rank", 1, whole=True)
-        self._require_number("tol", 0.0)
-        self._require_number("max_iter", 1, whole=True)
-
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
         super()._learn(X, bags, start, seed)
         kernel, center = self.expansion_.kernel, self.expansion_.center
         if kernel.linear and center is not None:
             self.class_means_ = self.class_means_ + center
 
-    def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
-        known = known_bags(bags)
-        d = X.shape[1]
-        Z, pivots, V, self.unexplained_ = (
-            KernelFeatures(X, np.arange(d), np.eye(d), 0.0)
-            if kernel.linear
-            else kernel_features(kernel, X, self.max_rank)
-        )
+    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+        known, d = known_bags(bags), X.shape[1]
+        if kernel.linear:
+            features = KernelFeatures(X, np.arange(d), np.eye(d), 0.0)
+        else:
+            features = kernel_features(kernel, X, self.max_rank)
+        Z, pivots, V, self.unexplained_ = features
         self.class_means_ = class_means(Z, known, self.ridge)
-        self.C_ = distrustful_c(Z, known) if self.C == "auto" else float(self.C)
+        self.C_ = default_c(Z, known) if self.C == "auto" else float(self.C)
         fit = softmax_of_means(
             Z, self.class_means_, bags.overall, self.C_, tol=self.tol, max_iter=self.max_iter
         )
         if not fit.converged:
-            warnings.warn(
-                Advice(
-                    f"MeanMap's logistic regression did not converge within {fit.n_iter} "
-                    "iterations.",
-                    "{mean_map}",
-                ),
-                ConvergenceWarning,
-                stacklevel=users_level(),
+            message = Advice(
+                f"MeanMap's logistic regression did not converge within {fit.n_iter} iterations.",
+                "{mean_map}",
             )
+            warnings.warn(message, ConvergenceWarning, stacklevel=users_level())
         self.n_iter_ = max(fit.n_iter, 1)
         rows = np.eye(d) if kernel.linear else X
         weights = np.zeros((len(rows), bags.n_classes))
@@ -167,5 +170,83 @@ class MeanMap(KernelClassifier):
         return Expansion(kernel, rows, weights, fit.intercept)
 
     def _soft_labels(self, X: Any) -> FloatArray:
-        """Return the softmax of the logits."""
         return np.asarray(softmax(self.expansion_(X), axis=1))
+
+
+def class_means(X: FloatArray, bags: KnownBags, ridge: float) -> FloatArray:
+    """Return argmin_μ Σ_k n_k ‖m_k - Σ_h π_kh μ_h‖² + ridge Σ_h ‖μ_h - m̄‖².
+
+    The bag means m_k are mixtures of the class means μ_h if a class has the same distribution in
+    every bag. The ridge draws the class means towards the mean of all bags, m̄, as strongly as
+    `ridge` rows of a pure bag. It alone decides where few or collinear bags leave a direction open.
+    """
+    means = bags.groups.averages() @ X
+    weights = bags.weights
+    overall = weights @ means / weights.sum()
+    system = (bags.shares.T * weights) @ bags.shares
+    system[np.diag_indices_from(system)] += ridge
+    right = (bags.shares.T * weights) @ (means - overall)
+    return np.asarray(overall + np.linalg.lstsq(system, right, rcond=1e-12)[0])
+
+
+def default_c(X: FloatArray, bags: KnownBags) -> float:
+    """Return C with 1 / (n C) = 0.2 · (variance of X) / √I.
+
+    The class means are known as well as by I labeled rows, I = Σ_k n_k ‖π_k - π̄‖² / (1 - ‖π̄‖²): all
+    n for pure bags, about the number of bags for random ones. Means that are less certain need a
+    larger penalty. The variance, summed over features, makes C independent of their unit.
+    """
+    weights = bags.weights
+    overall = weights @ bags.shares / weights.sum()
+    deviations = ((bags.shares - overall) ** 2).sum(axis=1)
+    labeled_rows = weights @ deviations / max(1.0 - float(overall @ overall), 1e-12)
+    variance = max(float(X.var(axis=0).sum()), 1e-300)
+    return float(np.sqrt(max(labeled_rows, 1.0)) / (_AUTO_PENALTY * variance * len(X)))
+
+
+class SoftmaxFit(NamedTuple):
+    """Coefficients θ (n_classes × n_features), intercepts b, and how the minimization ended."""
+
+    coefficients: FloatArray
+    intercept: FloatArray
+    n_iter: int
+    converged: bool
+
+
+def softmax_of_means(
+    X: FloatArray, means: FloatArray, shares: FloatArray, C: float, *, tol: float, max_iter: int
+) -> SoftmaxFit:
+    """Return argmin_θ,b ‖θ‖² / 2C + Σ_i log Σ_h exp(θ_h·x_i + b_h) - n Σ_h p_h (θ_h·μ_h + b_h).
+
+    This is multinomial logistic regression. The labels enter only through the class means μ and the
+    class shares p, which can be estimated without labels.
+    """
+    n, d = X.shape
+    c = len(means)
+    center = X.mean(axis=0)
+    # In these units, the loss and the penalty together have about the same curvature in every
+    # direction, so that L-BFGS needs few iterations.
+    unit = np.sqrt(X.var(axis=0) + 4.0 / (n * C))
+    Z = (X - center) / unit
+    class_sums = n * shares[:, None] * (means - center) / unit
+    penalty = 1.0 / (C * unit**2)
+
+    def loss(flat: FloatArray) -> tuple[float, FloatArray]:
+        theta, b = flat[: c * d].reshape(c, d), flat[c * d :]
+        logits = Z @ theta.T + b
+        log_sums = logsumexp(logits, axis=1, keepdims=True)
+        P = np.exp(logits - log_sums)
+        value = 0.5 * (penalty * theta**2).sum() + log_sums.sum()
+        value -= (class_sums * theta).sum() + n * shares @ b
+        gradient = penalty * theta + P.T @ Z - class_sums
+        return value / n, np.concatenate([gradient.ravel(), P.sum(axis=0) - n * shares]) / n
+
+    start = np.zeros(c * d + c)
+    start[c * d :] = np.log(np.maximum(shares, 1e-12))
+    options = {"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 0.0}
+    minimum = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    theta = minimum.x[: c * d].reshape(c, d) / unit
+    # With ftol = 0, L-BFGS reports a failure when rounding hides any further decrease. A gradient
+    # of up to 1000 tol then counts as converged.
+    converged = minimum.success or float(np.abs(minimum.jac).max()) <= 1e3 * tol
+    return SoftmaxFit(theta, minimum.x[c * d :] - theta @ center, int(minimum.nit), converged)

@@ -3,52 +3,54 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from apportion._core.decode import round_to_counts
 from apportion._utils.groups import Groups
+from apportion._utils.parameters import integer, one_of, real
 from apportion._utils.typing import FloatArray, IntArray
-from apportion.estimators._alternating_svm import (
-    PropSVMProblem,
-    PropSVMSolution,
-    alternating_svm,
+from apportion.estimators._alternating_svm import PropSVMProblem, PropSVMSolution, alternating_svm
+from apportion.estimators._inductive import (
+    MarginClassifier,
+    calibrated_slope,
+    known_bags,
+    one_vs_rest_classes,
 )
-from apportion.estimators._inductive import MarginClassifier, calibrated_slope, tasks_of
-from apportion.estimators._kernels import Expansion, Kernel, centerd
-from apportion.estimators._known_bags import known_bags
+from apportion.estimators._kernels import Expansion, Kernel, weighted_centered
 from apportion.exceptions import users_level
 from apportion.supervision.bags import Bags
 
-_HARDEST = 1e4
-"""The most that C counts, in units in which the variance of the rows is 1: the margin is hard by
-then, and libsvm would come to no end."""
+_LARGEST_C = 1e4
+"""The largest C in use, in units in which the variance of the rows is 1. The margin is hard by
+then, and with a larger C libsvm would not end."""
 
 
 class PropSVM(MarginClassifier):
-    """∝SVM: an SVM and the rows' unknown labels that fit it and the bags' proportions best.
+    """∝SVM: an SVM together with the unknown labels that fit it and the bags' proportions best.
 
     `argmin_{w,b,y} ½‖w‖² + C Σ_i max(0, 1 - y_i f(x_i)) + C_p Σ_k n_k |p̃_k(y) - p_k|`, where
     p̃_k(y) is the share of rows of bag k with y = +1. The proportion loss is weighted by the
-    bag's size n_k; where totals are intervals it is the distance from the interval.
+    bag's size n_k. If a total is an interval, it is the distance from the interval.
 
-    `method="alternating"` (alter-∝SVM) finds w for given y by libsvm and y for given w exactly, in
-    turn, while C is raised in steps from 10⁻⁵ C; of several random starts the one of lowest
+    `method="alternating"` (alter-∝SVM) minimizes in turn over w, with libsvm, and over y, exactly,
+    while C is raised in steps from 10⁻⁵ C. Of several random starts, the one with the lowest
     objective is kept. Several classes are learned one against the rest. Rows with given labels
-    keep them; rows in no bag and bags of unknown totals are left out.
+    keep them. Rows in no bag and bags without known totals are left out.
 
     Parameters
     ----------
     kernel : {"linear", "rbf", "poly", "precomputed"} or callable, default="rbf"
-        The kernel k(x, z) of rows. All but the linear one need n × n numbers of memory.
+        The kernel k(x, z) of two rows. A callable takes two arrays of rows and returns the
+        similarities of all pairs. All kernels but the linear one need memory for n × n numbers.
     C : float, default=1.0
         The weight of the hinge loss. With a linear kernel it depends on the unit of X: standardize
-        the features. More than 10⁴ divided by the variance of the rows in the kernel's feature
-        space counts as that, and C_p is lowered alike.
+        the features. C is at most 10⁴ divided by the variance of the rows in the kernel's feature
+        space; a larger C is lowered to that, and C_p by the same factor.
     C_p : float, default=10.0
-        The weight of the proportion loss: large, as totals are mostly known better than guessed.
+        The weight of the proportion loss. It is large because totals are mostly exact.
     method : {"alternating"}, default="alternating"
         How the objective is minimized.
     gamma : "scale" or float, default="scale"
@@ -60,16 +62,16 @@ class PropSVM(MarginClassifier):
     n_starts : int, default=20
         The number of random starts.
     tol : float, default=1e-4
-        Alternation at one value of C ends when the objective falls by no more than this.
+        The alternation at one value of C stops when the objective falls by no more than this.
     max_iter : int, default=100
-        The most alternations at one value of C.
+        The largest number of alternations at one value of C.
     decode : {"quota", "threshold"}, default="quota"
-        How the fitted rows are labeled: every bag exactly its counts, or every row its most likely
-        class in its bag. `predict` without totals is not concerned.
+        Label the fitted rows with exactly the counts of every bag, or every row with its most
+        likely class under the totals of its bag. `predict` without totals does not use it.
     n_jobs : int, optional
-        How many starts run side by side.
+        The number of starts that run side by side.
     random_state : int, RandomState or None, default=None
-        Draws the starts.
+        The seed of the random starts.
 
     Attributes
     ----------
@@ -80,16 +82,16 @@ class PropSVM(MarginClassifier):
     transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
     bag_report_ : BagReport
-        Given against assigned per bag and class, for both decodings.
+        Given and assigned totals per bag and class, for both decodings.
     diagnosis_ : Diagnosis
-        What the totals can tell apart.
+        Which classes the totals can tell apart.
     objective_ : ndarray of shape (n_functions,)
-        The lowest objective of each function, with the weights in use: one for two classes, else
-        one a class; NaN where no bag tells anything of the class.
+        The lowest objective of each function, with the weights in use. There is one function for
+        two classes, else one per class; NaN if no total of the class is known.
     objectives_ : ndarray of shape (n_functions, n_starts)
-        The objectives that all starts ended in.
+        The final objectives of all starts.
     n_iter_ : int
-        The number of SVMs fitted, all starts together; of several functions the largest.
+        The number of SVMs fitted in all starts; the largest of several functions.
     slope_ : float
         `predict_proba` is σ(slope · f), with the slope whose bag shares fit the totals best.
     expansion_ : Expansion
@@ -109,6 +111,16 @@ class PropSVM(MarginClassifier):
     >>> model.predict([[-1.0], [6.0]]).tolist()
     [0, 1]
     """
+
+    _allowed: ClassVar = {
+        **MarginClassifier._allowed,
+        "C": real(low=0, ends="()"),
+        "C_p": real(low=0),
+        "method": one_of("alternating"),
+        "n_starts": integer(1),
+        "tol": real(low=0),
+        "max_iter": integer(1),
+    }
 
     def __init__(
         self,
@@ -141,57 +153,47 @@ class PropSVM(MarginClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _check_parameters(self) -> None:
-        self._check_kernel()
-        self._require_number("C", 0.0, open_=True)
-        self._require_number("C_p", 0.0)
-        self._require_choice("method", ("alternating",))
-        self._require_number("n_starts", 1, whole=True)
-        self._require_number("tol", 0.0)
-        self._require_number("max_iter", 1, whole=True)
-
-    def _expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
         known = known_bags(bags)
         inner = X if kernel.linear else kernel.gram(X, "kernel='linear', LPLLP, MeanMap or EMLLP")
         inner, level, scale = _in_units_of_variance(inner, kernel.linear)
-        unit = min(scale, _HARDEST / self.C)
+        unit = min(scale, _LARGEST_C / self.C)
         if unit < scale:
             warnings.warn(
                 f"C={self.C:g} is too large for rows of variance {scale:.1e} in the kernel's "
-                f"feature space: libsvm would come to no end. C={self.C * unit / scale:.1e} and "
-                f"C_p={self.C_p * unit / scale:.1e} are used, with which the margin is as hard. "
+                f"feature space: libsvm would not end. C={self.C * unit / scale:.1e} and "
+                f"C_p={self.C_p * unit / scale:.1e} are used, which make the margin as hard. "
                 "Standardize the features, or lower both.",
                 ConvergenceWarning,
                 stacklevel=users_level(),
             )
-        tasks = tasks_of(bags.n_classes)
-        weights, intercept = np.zeros((len(X), len(tasks))), np.zeros(len(tasks))
-        self.objective_ = np.full(len(tasks), np.nan)
-        self.objectives_ = np.full((len(tasks), self.n_starts), np.nan)
-        self.n_iter_, settled = 1, True
-        for j, h in enumerate(tasks):
-            informed = np.append(known.known[:, h] > 0, False)
-            used = np.flatnonzero(informed[known.groups.codes])
+        classes = one_vs_rest_classes(bags.n_classes)
+        weights, intercept = np.zeros((len(X), len(classes))), np.zeros(len(classes))
+        self.objective_ = np.full(len(classes), np.nan)
+        self.objectives_ = np.full((len(classes), self.n_starts), np.nan)
+        self.n_iter_, converged = 1, True
+        for j, h in enumerate(classes):
+            used = np.flatnonzero(np.append(known.certainty[:, h] > 0, False)[known.groups.codes])
             if not used.size:
                 continue
-            some = inner
+            rows = inner
             if len(used) < len(X):
-                some = inner[used] if kernel.linear else inner[np.ix_(used, used)]
-            solution, sign = self._one_against_rest(some, kernel.linear, unit, bags, used, h, seed)
+                rows = inner[used] if kernel.linear else inner[np.ix_(used, used)]
+            solution, sign = self._one_against_rest(rows, kernel.linear, unit, bags, used, h, seed)
             weights[used, j] = sign * solution.machine.weights / scale
             intercept[j] = sign * solution.machine.intercept - level @ weights[:, j]
             self.objective_[j] = solution.objective / scale
             self.objectives_[j] = solution.objectives / scale
             self.n_iter_ = max(self.n_iter_, solution.n_fits)
-            settled &= solution.converged
-        if not settled:
+            converged &= solution.converged
+        if not converged:
             warnings.warn(
                 f"alter-∝SVM did not settle within {self.max_iter} alternations. Raise max_iter.",
                 ConvergenceWarning,
                 stacklevel=users_level(),
             )
         f = Expansion(kernel, X, weights, intercept)
-        self.slope_ = calibrated_slope(f(X), bags) if tasks else 1.0
+        self.slope_ = calibrated_slope(f(X), bags) if classes else 1.0
         return f
 
     def _one_against_rest(
@@ -204,37 +206,27 @@ class PropSVM(MarginClassifier):
         h: int,
         seed: int,
     ) -> tuple[PropSVMSolution, float]:
-        """Return the solution for class h, or for the rest with sign -1.
+        """Return the solution for class h with sign 1, or for the rest with sign -1.
 
-        Which of the two is called positive must not depend on their names, or the same random
-        numbers would draw other starts.
+        Which of the two is positive must not depend on the names of the classes; otherwise, the
+        same seed would draw other starts. It follows from random weights of the bags' shares.
         """
         lower, upper, shares = bags.open_lower[:, h], bags.open_upper[:, h], bags.shares[:, h]
         sizes = bags.open_groups.sizes
         given = bags.given[used]
         fixed = np.where(given < 0, 0.0, np.where(given == h, 1.0, -1.0))
-        places = np.random.default_rng(seed).random(len(sizes))
-        lean = (places * sizes) @ (shares - 0.5) + (given == h).sum() - 0.5 * (given >= 0).sum()
-        sign = 1.0 if lean >= 0 else -1.0
+        bag_weights = np.random.default_rng(seed).random(len(sizes)) * sizes
+        excess = bag_weights @ (shares - 0.5) + (given == h).sum() - 0.5 * (given >= 0).sum()
+        sign = 1.0 if excess >= 0 else -1.0
         if sign < 0:
             lower, upper, shares, fixed = sizes - upper, sizes - lower, 1.0 - shares, -fixed
-        problem = PropSVMProblem(
-            linear,
-            X,
-            Groups(bags.open_groups.codes[used], len(sizes)),
-            lower,
-            upper,
-            fixed,
-            unit * self.C,
-            unit * self.C_p,
-        )
+        groups = Groups(bags.open_groups.codes[used], len(sizes))
+        C, C_p = unit * self.C, unit * self.C_p
+        problem = PropSVMProblem(linear, X, groups, lower, upper, fixed, C, C_p)
         masses = np.column_stack([sizes * (1.0 - shares), sizes * shares])
-        counts = round_to_counts(
-            masses,
-            sizes,
-            np.column_stack([sizes - upper, lower]),
-            np.column_stack([sizes - lower, upper]),
-        )[:, 1]
+        least = np.column_stack([sizes - upper, lower])
+        most = np.column_stack([sizes - lower, upper])
+        counts = round_to_counts(masses, sizes, least, most)[:, 1]
         rng = np.random.default_rng(seed)
         starts = [problem.random_start(counts, rng) for _ in range(self.n_starts)]
         solution = alternating_svm(
@@ -244,13 +236,13 @@ class PropSVM(MarginClassifier):
 
 
 def _in_units_of_variance(inner: FloatArray, linear: bool) -> tuple[FloatArray, FloatArray, float]:
-    """Return rows, or their similarities, centerd and divided by the variance in feature space.
+    """Return centered rows, or their similarities, in units of the variance in feature space.
 
-    With them the rows' similarities to the center and the variance. With both weights multiplied
-    by the variance the problem is the same, and libsvm does as well with every unit and offset.
+    Also return the rows' similarities to the center, and the variance. With C and C_p multiplied by
+    the variance, the problem is the same, and libsvm sees neither the unit nor the offset.
     """
-    moved, level = centerd(inner, linear, np.full(len(inner), 1.0 / len(inner)))
-    own = (moved**2).sum(axis=1) if linear else np.diagonal(moved)
-    scale = float(own.mean())
-    scale = scale if scale > 0 else 1.0
-    return moved / (np.sqrt(scale) if linear else scale), level, scale
+    inner, level = weighted_centered(inner, linear, np.full(len(inner), 1.0 / len(inner)))
+    squared_norms = (inner**2).sum(axis=1) if linear else np.diagonal(inner)
+    variance = float(squared_norms.mean())
+    variance = variance if variance > 0 else 1.0
+    return inner / (np.sqrt(variance) if linear else variance), level, variance

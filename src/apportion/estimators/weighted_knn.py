@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 from apportion._core.propagation import propagator
-from apportion._utils.typing import FloatArray
 from apportion.estimators._base import all_or_nothing
 from apportion.estimators._graph import GraphClassifier, warn_of_graph
 from apportion.graphs import Graph
@@ -14,19 +13,18 @@ from apportion.graphs import Graph
 class WeightedKNN(GraphClassifier):
     """Weighted k-nearest neighbors on bag proportions: `F = S F⁰`.
 
-    Every row takes the weighted mean of its neighbors' bag proportions, S = D⁻¹W. It is the first
-    term of the propagation that `LPLLP` repeats until nothing moves, and keeps no totals.
+    Every row takes the weighted mean of its neighbors' bag proportions, with S = D⁻¹W. This is the
+    first step of the propagation that `LPLLP` repeats until it converges. Totals are not kept.
 
     Parameters
     ----------
     graph : {"auto", "knn", "anchor", "rbf", "precomputed"} or Graph, default="auto"
-        The graph of similar rows; `"auto"` chooses by their number, `KNNGraph(k)` sets the
+        The graph of similar rows. `"auto"` chooses by the number of rows; `KNNGraph(k)` sets the
         number of neighbors.
     decode : {"quota", "threshold"}, default="quota"
-        How the fitted rows are labeled: every bag exactly its counts, or every row its most likely
-        class.
+        Give every bag exactly its counts, or every row its most likely class.
     random_state : int, RandomState or None, default=None
-        Not used: nothing is drawn at random.
+        Not used; accepted so that estimators can be exchanged.
 
     Attributes
     ----------
@@ -37,13 +35,13 @@ class WeightedKNN(GraphClassifier):
     transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
     bag_report_ : BagReport
-        Given against assigned per bag and class, for both decodings.
+        Given and assigned totals per bag and class, for both decodings.
     diagnosis_ : Diagnosis
-        What the totals can tell apart.
+        Which classes the totals can tell apart.
     graph_ : Graph
         The fitted graph.
     graph_choice_ : str
-        Which graph it is, and why.
+        The graph that was chosen, and why.
 
     Examples
     --------
@@ -63,38 +61,33 @@ class WeightedKNN(GraphClassifier):
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None) -> Self:
-        """Average the bag proportions of neighbors.
+        """Average the bag proportions of the neighbors.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows; similarities of all pairs with a precomputed graph.
+            The rows; with a precomputed graph, the similarities of all pairs of rows.
         y : array-like of shape (n_samples,), optional
-            Labels of some rows; None or NaN = not known. They are kept.
+            Labels of some rows, which are kept; None or NaN where unknown.
         bags : array-like of shape (n_samples,), optional
-            Bag ids, anything hashable; missing = in no bag.
+            Bag ids of any hashable type; missing for rows in no bag.
         proportions : Totals, dataframe, mapping or array, optional
-            The bags' totals: see `Totals`.
+            The totals of the bags; see `Totals`.
 
         Returns
         -------
         WeightedKNN
             The fitted estimator.
         """
-        self._require_choice("decode", ("quota", "threshold"))
+        self._check_parameters()
         asked = self._asked_graph()
         matched = self._matched(X, y, bags, proportions)
         X, graph = self._rows_and_graph(X, asked)
-        self._warn_of_design(matched)
-        graph = graph.fit(X)
+        self._store_diagnosis(matched)
+        self.graph_ = graph = graph.fit(X)
         warn_of_graph(graph)
-        self._prior = matched.prior()
-        F = matched.with_given(propagator(graph, order=1)(self._prior))
-        self.graph_ = graph
-        self._keep(matched, graph, F, self._quota(X, F, matched))
+        prior = matched.prior()
+        F = matched.with_given(propagator(graph, order=1)(prior))
+        # New rows average bag proportions, too, not soft labels that are averages already.
+        self._keep(matched, graph, F, self._quota(X, F, matched), averaged=prior)
         return self
-
-    @property
-    def _voices(self) -> FloatArray:
-        """New rows, too, average bag proportions, not what was averaged already."""
-        return self._prior

@@ -1,4 +1,4 @@
-"""Graphs of similar rows, and propagation on them."""
+"""Graphs of similar rows."""
 
 from apportion.graphs._choice import choose_graph
 from apportion.graphs.anchor import AnchorGraph

@@ -1,4 +1,4 @@
-"""Which graph to use when nobody asked for one."""
+"""The choice of a graph by the number of rows and features."""
 
 from __future__ import annotations
 
@@ -10,15 +10,27 @@ from apportion.graphs.knn import KNNGraph
 
 _MOST_ROWS = 1_000_000
 _MOST_ROWS_IN_A_TREE = 5_000_000
-_BYTES_A_ROW = 1600
-"""Of a nearest-neighbor graph and of the loop on it, beside the features."""
+_BYTES_PER_ROW = 1600
+"""The memory that a nearest-neighbor graph and the solver need, beside the features."""
 
 
 def choose_graph(n_samples: int, n_features: int) -> tuple[Graph, str]:
-    """Return a graph for rows of this number and size, and why it was chosen.
+    """Choose a graph by the number of rows and features.
 
-    Nearest neighbors while they can be searched in a minute or two and their graph fits into
-    memory; anchors beyond. Never the dense graph, which nearest neighbors match or beat.
+    Nearest neighbors are chosen if they can be searched in a few minutes and fit into memory, else
+    anchors. The dense graph is never chosen: nearest neighbors are as accurate or better.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        The number of rows and of features.
+
+    Returns
+    -------
+    graph : Graph
+        The graph, not fitted.
+    reason : str
+        Why it was chosen.
 
     Examples
     --------
@@ -34,7 +46,7 @@ def choose_graph(n_samples: int, n_features: int) -> tuple[Graph, str]:
             f"AnchorGraph: {size} are more than the {most:,} whose nearest neighbors are found in "
             "minutes"
         )
-    needed, free = n_samples * (_BYTES_A_ROW + 16 * n_features), free_bytes()
+    needed, free = n_samples * (_BYTES_PER_ROW + 16 * n_features), free_bytes()
     if free is not None and needed > free:
         return AnchorGraph(), (
             f"AnchorGraph: nearest neighbors of {size} need about {readable(needed)}, and "

@@ -1,7 +1,7 @@
 """Nearest neighbors: exact where that is cheap, else approximate to a measured recall.
 
-Points come in an order that depends on what they hold (see `hash_ranks`): whatever is sampled
-here is the beginning of that order, so that it does not depend on how the input was sorted.
+Points come in the order of their hashes (see `hash_ranks`). A sample is always the beginning of
+that order, so that it does not depend on the order of the input.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from apportion._utils.threads import in_threads, n_threads, slices
 from apportion._utils.typing import FloatArray, IntArray
 
 TREE_FEATURES = 6
-"""A k-d tree beats the other searches up to this many features."""
+"""Up to this many features, a k-d tree is the fastest search."""
 
 FLAT_POINTS = 32_768
 """Up to this many points, all pairs are compared."""
@@ -26,14 +26,29 @@ FLAT_POINTS = 32_768
 SEARCHING = "searching neighbors"
 
 _FEW_POINTS = 4096
+"""Up to this many points, all pairs are compared in double precision."""
+
 _LISTS = 2.0
+"""There are 2 √n inverted lists."""
+
 _SHORTLISTS = (4, 8, 16)
-_HARDLY = 0.002
+"""A shortlist holds this many times k points."""
+
+_RECALL_LOSS = 0.002
+"""A shortlist may lose this share of the neighbors."""
+
 _SAMPLE = 512
+"""The number of points on which the recall is measured."""
+
 _COARSE = 1e-4
+"""Squared distances below this share of ‖x‖² are computed in double precision."""
+
 _FARTHEST = 1e15
+"""Scaled coordinates are clipped to this, so that single precision holds their squares."""
+
 _BLOCK_CELLS = 2**18
 _BLOCK_ROWS = 2**17
+"""The size of blocks that are worked on at a time."""
 
 
 class Search(ABC):
@@ -42,11 +57,11 @@ class Search(ABC):
     Attributes
     ----------
     how : str
-        What is searched, in words.
+        A description of the search.
     recall : float
-        The share of true neighbors that is found; measured on a sample where it is not 1.
+        The share of true neighbors that is found: 1, or measured on a sample.
     order : ndarray of shape (n_points,), or None
-        An order of the points in which near ones stand together, where the search knows one.
+        An order of the points in which near points follow each other, if the search has one.
     """
 
     how: str
@@ -63,18 +78,20 @@ class Search(ABC):
     def lists(self, k: int) -> IntArray:
         """Return the k nearest other points of every point, the nearest first."""
         n = len(self.points)
-        found: IntArray = np.empty((n, k), dtype=np.int32)
-        for part in with_progress(SEARCHING, slices(n, _BLOCK_ROWS)):
-            rows = np.arange(part.start, part.stop) if self.order is None else self.order[part]
-            found[rows] = _without_self(self.nearest(self.points[rows], k + 1), rows)
-        return found
+        neighbors: IntArray = np.empty((n, k), dtype=np.int32)
+        order = np.arange(n) if self.order is None else self.order
+        for block in with_progress(SEARCHING, slices(n, _BLOCK_ROWS)):
+            rows = order[block]
+            neighbors[rows] = _without_self(self.nearest(self.points[rows], k + 1), rows)
+        return neighbors
 
 
 def neighbor_search(points: FloatArray, k: int, recall: float = 0.95) -> Search:
-    """Return a search for the nearest k of some points, chosen by their number and features.
+    """Return a search for the k nearest of some points, chosen by their number and features.
 
-    Few features: a k-d tree. Few points, or a recall of 1: all pairs. Else inverted lists, of which
-    every row looks into as many as it takes to find the share `recall` of its true neighbors.
+    With few features, a k-d tree is searched. With few points, or a recall of 1, all pairs are
+    compared. Otherwise, inverted lists are searched: as many of them as are needed to find the
+    share `recall` of the true neighbors.
     """
     n, d = points.shape
     if d <= TREE_FEATURES:
@@ -107,17 +124,17 @@ class PairSearch(Search):
 
     def __init__(self, points: FloatArray) -> None:
         super().__init__(points)
-        # x·y is subtracted from squares: what all points share would only cost digits.
+        # Distances are differences of squares and x·y, so that an offset would only cost digits.
         self._center = np.median(points[:_BLOCK_ROWS], axis=0).astype(np.float64)
-        self._all = NearestNeighbors(algorithm="brute").fit(points - self._center)
+        self._pairs = NearestNeighbors(algorithm="brute").fit(points - self._center)
 
     def nearest(self, X: FloatArray, k: int) -> IntArray:
         """Return the k nearest points of every row of X, the nearest first."""
-        return np.asarray(self._all.kneighbors(X - self._center, k, return_distance=False))
+        return np.asarray(self._pairs.kneighbors(X - self._center, k, return_distance=False))
 
 
 class FlatSearch(Search):
-    """Search among all pairs in single precision; rows for which that is too coarse, in double."""
+    """Search among all pairs in single precision; in double where single is too coarse."""
 
     how = "exact, among all pairs"
 
@@ -133,21 +150,24 @@ class FlatSearch(Search):
     def nearest(self, X: FloatArray, k: int) -> IntArray:
         """Return the k nearest points of every row of X, the nearest first."""
         Q = self._singles(X)
-        squares, found = self._index.search(Q, k)
-        # ‖x‖² + ‖y‖² - 2 x·y is off by some 1e-7 ‖x‖², of which squared distances must be free.
+        squares, neighbors = self._index.search(Q, k)
+        # The rounding error of ‖x‖² + ‖y‖² - 2 x·y is about 1e-7 ‖x‖². Squared distances must be
+        # well above it.
         coarse = squares[:, -1] <= _COARSE * np.einsum("id,id->i", Q, Q)
         if coarse.any():
-            found[coarse] = self._pairs.nearest(X[coarse], k)
-        return np.asarray(found)
+            neighbors[coarse] = self._pairs.nearest(X[coarse], k)
+        return np.asarray(neighbors)
 
 
 class ListSearch(Search):
-    """Search in inverted lists: points by their nearest center, rows look into the nearest lists.
+    """Approximate search in inverted lists: each list holds the points nearest to one center.
 
-    How many lists a row looks into is what finds the share `recall` of the true neighbors of a
-    sample, with two standard errors to spare. Distances in the lists are first estimated from four
-    bits a feature, and those of a shortlist computed, if a shortlist is found that hardly loses a
-    neighbor of the sample; where features are skewed there is none, and all are computed.
+    Rows are searched in the lists of their nearest centers (Sivic and Zisserman, "Video Google",
+    ICCV 2003; Johnson, Douze and Jégou, "Billion-Scale Similarity Search with GPUs", 2017). The
+    number of lists is the least that finds the share `recall` of the true neighbors of a sample,
+    with two standard errors to spare. Distances are first estimated from four bits per feature, and
+    only those of a shortlist are computed, if some shortlist loses hardly any neighbor of the
+    sample. With skewed features there may be none; then all distances are computed.
     """
 
     def __init__(self, points: FloatArray, k: int, recall: float) -> None:
@@ -167,7 +187,7 @@ class ListSearch(Search):
         members = [self._members(number) for number in range(self._n_lists)]
         self.order = np.concatenate(members)
         list_of = np.empty(n, dtype=np.intp)
-        list_of[self.order] = np.repeat(np.arange(self._n_lists), [len(one) for one in members])
+        list_of[self.order] = np.repeat(np.arange(self._n_lists), list(map(len, members)))
 
         sample = np.arange(min(_SAMPLE, n))
         truth = _without_self(PairSearch(points).nearest(points[sample], k + 1), sample)
@@ -185,18 +205,18 @@ class ListSearch(Search):
     def nearest(self, X: FloatArray, k: int) -> IntArray:
         """Return k near points of every row of X, the nearest first."""
         Q = self._singles(X)
-        found = np.asarray(self._index.search(Q, k)[1])
-        short = np.flatnonzero(found[:, -1] < 0)
-        if short.size:
+        neighbors = np.asarray(self._index.search(Q, k)[1])
+        incomplete = np.flatnonzero(neighbors[:, -1] < 0)
+        if incomplete.size:
             probes = self._lists.nprobe
             self._lists.nprobe = self._n_lists
-            found[short] = self._index.search(Q[short], k)[1]
+            neighbors[incomplete] = self._index.search(Q[incomplete], k)[1]
             self._lists.nprobe = probes
-        return found
+        return neighbors
 
     def _fill(self, index: Any) -> None:
-        for part in slices(len(self.points), _BLOCK_ROWS):
-            index.add(self._singles(self.points[part]))
+        for block in slices(len(self.points), _BLOCK_ROWS):
+            index.add(self._singles(self.points[block]))
 
     def _members(self, number: int) -> IntArray:
         """Return the points of one list."""
@@ -208,50 +228,48 @@ class ListSearch(Search):
         return np.array(ids, dtype=np.intp)
 
     def _probes(self, sample: IntArray, lists: IntArray, recall: float) -> int:
-        """Return how many lists to look into, if the sample's neighbors are in these lists."""
+        """Return how many lists to search, given the lists of the sample's true neighbors."""
         rows = self._singles(self.points[sample])
-        visited = self._centers.search(rows, self._n_lists)[1]
-        turn = np.empty_like(visited)
-        np.put_along_axis(turn, visited, np.arange(self._n_lists)[None, :], axis=1)
-        turns = np.take_along_axis(turn, lists, axis=1)
+        rank_of_list = np.argsort(self._centers.search(rows, self._n_lists)[1], axis=1)
+        ranks = np.take_along_axis(rank_of_list, lists, axis=1)
         few, enough = 0, self._n_lists
         while enough - few > 1:
             middle = (few + enough) // 2
-            found = (turns < middle).mean(axis=1)
-            error = 2.0 * found.std() / np.sqrt(len(sample))
-            few, enough = (few, middle) if found.mean() - error >= recall else (middle, enough)
+            recalls = (ranks < middle).mean(axis=1)
+            error = 2.0 * recalls.std() / np.sqrt(len(sample))
+            few, enough = (few, middle) if recalls.mean() - error >= recall else (middle, enough)
         return enough
 
     def _measure(self, sample: IntArray, truth: IntArray) -> float:
         """Return the share of the sample's true neighbors that is found."""
         rows = self.points[sample]
-        found = _without_self(self.nearest(rows, truth.shape[1] + 1), sample)
+        neighbors = _without_self(self.nearest(rows, truth.shape[1] + 1), sample)
         farthest = distances_to(rows, self.points, truth).max(axis=1, keepdims=True)
-        return float((distances_to(rows, self.points, found) <= farthest * (1 + 1e-9)).mean())
+        return float((distances_to(rows, self.points, neighbors) <= farthest * (1 + 1e-9)).mean())
 
     def _try_shortlists(self, sample: IntArray, truth: IntArray) -> None:
-        """Estimate distances before they are computed, if the sample allows."""
+        """Use shortlists from estimated distances, if they lose hardly any neighbor."""
         import faiss
 
         d = self.points.shape[1]
-        whole = self._lists, self._index, self.recall
+        without = self._lists, self._index, self.recall
         self._lists = faiss.IndexIVFPQFastScan(self._centers, d, self._n_lists, d, 4)
         self._lists.train(self._singles(self.points[:_BLOCK_ROWS]))
-        self._lists.nprobe = whole[0].nprobe
+        self._lists.nprobe = without[0].nprobe
         self._index = faiss.IndexRefineFlat(self._lists)
         self._fill(self._index)
         for factor in _SHORTLISTS:
             self._index.k_factor = factor
             self.recall = self._measure(sample, truth)
-            if self.recall >= whole[2] - _HARDLY:
+            if self.recall >= without[2] - _RECALL_LOSS:
                 return
-        self._lists, self._index, self.recall = whole
+        self._lists, self._index, self.recall = without
 
 
 class SinglePrecision:
-    """Points in single precision, centerd and scaled by a sample; what is very far is moved nearer.
+    """Conversion of points to single precision, centered and scaled by a sample.
 
-    So single precision holds the squares of all of them.
+    Points that are very far are moved nearer, so that single precision holds their squares.
     """
 
     def __init__(self, sample: FloatArray) -> None:
@@ -266,26 +284,26 @@ class SinglePrecision:
         return np.ascontiguousarray(np.clip(scaled, -_FARTHEST, _FARTHEST), dtype=np.float32)
 
     def back(self, points: FloatArray) -> FloatArray:
-        """Return points in single precision where they came from."""
+        """Return points in single precision in their original units."""
         return points.astype(np.float64) * self._scale + self._center
 
 
 def distances_to(A: FloatArray, B: FloatArray, neighbors: IntArray) -> FloatArray:
-    """Return ‖a_i - b_j‖ for j among i's neighbors: exact, so that equal rows are at 0."""
+    """Return ‖a_i - b_j‖ for the neighbors j of i, from differences, so that equal rows have 0."""
     n, k = neighbors.shape
     distances = np.empty((n, k))
 
-    def measure(part: slice) -> None:
-        difference = A[part, None, :].astype(np.float64) - B[neighbors[part]]
-        distances[part] = np.sqrt(np.einsum("ikd,ikd->ik", difference, difference))
+    def measure(block: slice) -> None:
+        difference = A[block, None, :].astype(np.float64) - B[neighbors[block]]
+        distances[block] = np.sqrt(np.einsum("ikd,ikd->ik", difference, difference))
 
     in_threads(measure, slices(n, max(1, _BLOCK_CELLS // max(1, k * A.shape[1]))))
     return distances
 
 
-def _without_self(found: IntArray, rows: IntArray) -> IntArray:
-    """Return the neighbors without the row itself; without the last where it is not among them."""
-    n, width = found.shape
-    itself = found == rows[:, None]
+def _without_self(neighbors: IntArray, rows: IntArray) -> IntArray:
+    """Return the neighbors without the row itself; without the last if it is not among them."""
+    n, width = neighbors.shape
+    itself = neighbors == rows[:, None]
     itself[:, -1] |= ~itself.any(axis=1)
-    return np.asarray(found[~itself].reshape(n, width - 1))
+    return np.asarray(neighbors[~itself].reshape(n, width - 1))

@@ -1,4 +1,4 @@
-"""Products with a matrix, part by part of its rows, in threads."""
+"""Products with a matrix, in blocks of its rows, in threads."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from apportion._utils.threads import in_threads, n_threads, slices
 from apportion._utils.typing import FloatArray
 
 _PART_NUMBERS = 2**20
-"""Rows that hold this many numbers are worked on at a time: their soft labels stay in cache."""
+"""Rows with this many numbers are worked on at a time, so that their soft labels stay in cache."""
 
 _FEW_NUMBERS = 2**19
-"""Rows that hold fewer numbers than this are not worth a thread."""
+"""Rows with fewer numbers than this are not worth a thread."""
 
 _DENSE_ROWS = 256
+"""The rows of a dense matrix that are worked on at a time."""
 
 
 class RowPart(NamedTuple):
-    """Some rows of a matrix: which, and these rows."""
+    """A block of rows of a matrix: their positions, and the rows."""
 
     rows: slice
     matrix: Any
 
 
 def row_parts(matrix: Any) -> list[RowPart]:
-    """Return the rows of a sparse matrix in parts that hold about equally many numbers, uncopied.
+    """Divide a sparse matrix into blocks of rows of about equally many numbers, without a copy.
 
     Examples
     --------
@@ -59,7 +60,7 @@ def multiply(matrix: Any, F: FloatArray) -> FloatArray:
 
 
 def some_rows(matrix: Any, rows: slice) -> Any:
-    """Return some rows of a sparse matrix, their numbers uncopied."""
+    """Return some rows of a sparse matrix, without a copy of their numbers."""
     ends = matrix.indptr[rows.start : rows.stop + 1]
     cells = slice(int(ends[0]), int(ends[-1]))
     return _uncopied(
@@ -70,15 +71,15 @@ def some_rows(matrix: Any, rows: slice) -> Any:
 
 
 def transposed(matrix: Any) -> Any:
-    """Return the transpose of some rows of a sparse matrix, their numbers uncopied."""
+    """Return the transpose of some rows of a sparse matrix, without a copy of their numbers."""
     arrays = matrix.data, matrix.indices, matrix.indptr
     return _uncopied(sparse.csc_array, matrix.shape[::-1], arrays)
 
 
 def _uncopied(form: Any, shape: tuple[int, int], arrays: tuple[Any, Any, Any]) -> Any:
-    """Return the sparse matrix of these very arrays.
+    """Return the sparse matrix that holds these arrays themselves.
 
-    SciPy, when it is given them, copies what is less than half of a larger array.
+    SciPy's constructor would copy arrays that are less than half of a larger array.
     """
     matrix = form(shape, dtype=arrays[0].dtype)
     matrix.data, matrix.indices, matrix.indptr = arrays

@@ -73,7 +73,7 @@ class AnchorGraph(Graph):
         "usual_scales": Stored(("anchors",), least=0.0, most=1e300),
         "anchor_is_row": Stored(("anchors",), FLAGS, most=1.0),
     }
-    prototypes_are: ClassVar[str] = "anchors"
+    prototype_kind: ClassVar[str] = "anchors"
 
     anchors_: FloatArray
     ties_: Any

@@ -1,4 +1,4 @@
-"""What every graph of similar rows can do."""
+"""The base class of all graphs of similar rows."""
 
 from __future__ import annotations
 
@@ -22,27 +22,36 @@ FAR = 50.0
 """A new row is far from a fitted one when their similarity is below exp(-50)."""
 
 _NEGLIGIBLE = 1e-8
+"""An edge weaker than this share of both its rows' degrees does not connect them."""
 
-_ROUNDING = 1e-9
-"""Smoothness that differs by less than this is equal."""
+_EQUALLY_SMOOTH = 1e-9
+"""Smoothness that differs by no more than this is equal, but for rounding."""
 
 Affinity = Any
 """A similarity matrix: a dense array or a SciPy sparse array."""
 
 
 class Graph(BaseEstimator, ABC):
-    """Similarities `W` between rows: symmetric, nonnegative, with a zero diagonal.
+    """Similarities `W` of rows: symmetric, nonnegative, with a zero diagonal.
 
-    A graph never sees bags. Fitted attributes: `degrees_` (W·1) and, but for `AnchorGraph`,
-    `affinity_` (W). `locality` is an order of the rows in which similar ones stand together, where
-    a graph knows one and it pays to work in it.
+    A graph never sees bags. New rows are compared with its prototypes, which are the fitted rows or
+    the anchors.
+
+    Attributes
+    ----------
+    affinity_ : ndarray or sparse array of shape (n_samples, n_samples)
+        The similarities W; not for `AnchorGraph`.
+    degrees_ : ndarray of shape (n_samples,)
+        The row sums of W.
+    locality : ndarray of shape (n_samples,), or None
+        An order of the rows in which similar rows are near each other, if it speeds up products.
     """
 
     sees_features: ClassVar[bool] = True
     stored: ClassVar[Mapping[str, Stored]] = {}
-    """What the arrays of `state` must be."""
-    prototypes_are: ClassVar[str] = "rows"
-    """Whose similarity to new rows `affinities` tells."""
+    """The form of the arrays in `state`."""
+    prototype_kind: ClassVar[str] = "rows"
+    """What new rows are compared with: "rows" or "anchors"."""
 
     affinity_: Affinity
     degrees_: FloatArray
@@ -50,54 +59,60 @@ class Graph(BaseEstimator, ABC):
 
     @abstractmethod
     def fit(self, X: Any) -> Self:
-        """Build the similarities of the rows of X."""
+        """Compute the similarities of the rows of X."""
 
     @abstractmethod
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
-        """Return how similar new rows are to the fitted ones, and which rows are isolated.
+        """Return the similarities of new rows to the prototypes, and which new rows are isolated.
 
-        Similarities are scaled by the largest of their row: only ratios matter for a weighted
-        mean of neighbors, and scaled they do not underflow, however far a row is. A row is
-        isolated when it is far from every fitted row: similarity below exp(-50).
+        Similarities are relative to the largest of their row. Only ratios matter for a weighted
+        mean of neighbors, and relative similarities do not underflow, however far a row is. A row
+        is isolated if its similarity to every fitted row is below exp(-50).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_new, n_features)
+            The new rows.
+
+        Returns
+        -------
+        similarities : ndarray or sparse array of shape (n_new, n_prototypes)
+            The relative similarities.
+        isolated : ndarray of bool, of shape (n_new,)
+            The isolated rows.
         """
 
     def state(self) -> dict[str, AnyArray]:
-        """Return all that `affinities` needs, as the arrays that `stored` describes."""
+        """Return the arrays that `affinities` needs, in the form that `stored` describes."""
         raise NotImplementedError(f"A {type(self).__name__} cannot be stored.")
 
     @classmethod
     def from_state(cls, parameters: Mapping[str, Any], state: Mapping[str, AnyArray]) -> Self:
-        """Return a graph for new rows only: `affinities` answers as that of the graph stored."""
+        """Return a graph for new rows only, with the `affinities` of the stored graph."""
         raise NotImplementedError(f"A {cls.__name__} cannot be stored.")
 
     def rows_in_state(self) -> str:
-        """Return what of the fitted rows is in `state`, in words."""
+        """Describe what `state` reveals of the fitted rows."""
         raise NotImplementedError(f"A {type(self).__name__} cannot be stored.")
 
     @property
     def n_candidates(self) -> int:
-        """The number of graphs to choose from: see `candidates`."""
+        """The number of graphs that `candidates` yields."""
         return 1
 
-    @property
-    def has_grid(self) -> bool:
-        """Whether there are several graphs to choose from."""
-        return self.n_candidates > 1
-
     def candidates(self, X: Any) -> Iterator[Graph]:
-        """Yield the fitted graphs to choose from: this one, unless a parameter is a grid."""
+        """Yield the fitted graphs to choose from: only this one, unless a parameter is a grid."""
         yield self.fit(X)
 
     def arranged(self) -> Graph:
-        """Return the same graph, sparse, with its rows in the order of `locality`."""
+        """Return the same sparse graph with its rows in the order of `locality`."""
         rows = self.locality
         assert rows is not None, "only a graph with a locality is arranged"
-        place = np.empty(len(rows), dtype=np.int32)
-        place[rows] = np.arange(len(rows), dtype=np.int32)
+        position = np.argsort(rows).astype(np.int32)
         W = self.affinity_[rows]
         number, labels = self.components()
         other = copy(self)
-        other.affinity_ = sparse.csr_array((W.data, place[W.indices], W.indptr), shape=W.shape)
+        other.affinity_ = sparse.csr_array((W.data, position[W.indices], W.indptr), shape=W.shape)
         other.degrees_ = self.degrees_[rows]
         other._components = number, labels[rows]
         other.locality = None
@@ -119,30 +134,30 @@ class Graph(BaseEstimator, ABC):
         return multiply(self.affinity_, F)
 
     def similar_rows(self, rows: IntArray) -> Affinity:
-        """Return W[rows]: how similar these rows are to all rows."""
+        """Return W[rows], the similarities of some rows to all rows."""
         return self.affinity_[rows]
 
     def features_of(self, rows: IntArray) -> FloatArray | None:
-        """Return the features of fitted rows as far as the graph keeps them, None if not at all."""
+        """Return the features of fitted rows, or None if the graph does not keep any."""
         return None
 
     def hashes(self) -> UIntArray:
-        """Return a hash of what the graph knows of each row; of its position if that is nothing."""
+        """Return a hash of each row's features, or of its position if these are unknown."""
         return scramble(np.arange(self.n_samples_, dtype=np.uint64))
 
     def neighbor_mean(self, F: FloatArray) -> FloatArray:
-        """Return S F: what each row hears from its neighbors, 0 where it has none."""
+        """Return S F, the weighted mean of each row's neighbors; 0 for a row without neighbors."""
         return self.multiply(F) / np.where(self.degrees_ > 0, self.degrees_, 1.0)[:, None]
 
     def neighbor_label_means(self, labels: IntArray, n_classes: int) -> FloatArray:
-        """Return S F of one label a row, given as positions in the classes."""
+        """Return S F of one label per row, given as positions in the classes."""
         if n_classes != 2:
             return self.neighbor_mean(np.eye(n_classes)[labels])
         second = self.neighbor_mean((labels == 1).astype(np.float64)[:, None])
         return means_of_both_classes(second, self.strengths)
 
     def smoothness(self, labels: FloatArray) -> float:
-        """Return (1/n) Σ_ij s_ij y_i·y_j: the share of a row's similarity to rows of its label.
+        """Return (1/n) Σ_ij s_ij y_i·y_j, the mean share of neighbors with the label of a row.
 
         For one-hot labels of two classes this is an increasing function of the paper's f̄ᵀSf̄.
         Rows without a neighbor count as 0.
@@ -150,31 +165,31 @@ class Graph(BaseEstimator, ABC):
         return float(np.vdot(labels, self.neighbor_mean(labels)) / max(len(labels), 1))
 
     def label_smoothness(self, labels: IntArray, n_classes: int) -> float:
-        """Return the smoothness of one label a row, given as positions in the classes."""
+        """Return the smoothness of one label per row, given as positions in the classes."""
         return smoothness_of(labels, self.neighbor_label_means(labels, n_classes))
 
     @property
     def strengths(self) -> FloatArray:
-        """How strongly each row is tied to others."""
+        """How strongly each row is connected to others."""
         return self.degrees_
 
     def weak_rows(self, floor: float = 1e-2) -> IntArray:
-        """Return the rows that are tied less than `floor` times as strongly as the mean row."""
-        strengths = self.strengths
-        return np.flatnonzero(strengths <= floor * strengths.mean())
+        """Return the rows whose strength is at most `floor` times the mean."""
+        return np.flatnonzero(self.strengths <= floor * self.strengths.mean())
 
     def prototype_labels(self, F: FloatArray) -> FloatArray:
-        """Return what those say whose similarity to new rows `affinities` tells: the rows."""
+        """Return the soft labels of the prototypes from those of the rows."""
         return F
 
     def crowded_rows(self) -> IntArray:
-        """Return the rows that equal so many others that distances say nothing about them."""
+        """Return the rows that equal so many others that distances do not tell them apart."""
         return np.empty(0, dtype=np.intp)
 
     def components(self) -> tuple[int, IntArray]:
-        """Return the number of connected components and each row's component; found once.
+        """Return the number of connected components and each row's component.
 
-        A tie weaker than 1e-8 times the smaller degree of its two rows does not connect.
+        They are computed once. An edge weaker than 1e-8 times the smaller degree of its two rows
+        does not connect them.
         """
         if self._components is None:
             self._components = _components(self.affinity_, _NEGLIGIBLE * self.degrees_)
@@ -182,28 +197,52 @@ class Graph(BaseEstimator, ABC):
 
 
 def means_of_both_classes(second: FloatArray, strengths: FloatArray) -> FloatArray:
-    """Return what rows hear of two classes, from what they hear of the second."""
+    """Return the neighbor means of two classes from those of the second class."""
     return np.hstack([np.where(strengths > 0, 1.0, 0.0)[:, None] - second, second])
 
 
-def agreement(labels: IntArray, heard: FloatArray) -> float:
-    """Return how much of what the rows hear, class by class, is their own label, added up."""
-    return total(lambda h, label: h[np.arange(len(h)), label].sum(), heard, labels)
+def agreement(labels: IntArray, neighbor_means: FloatArray) -> float:
+    """Return the sum over rows of the neighbor mean of the row's own label."""
+    return total(lambda F, h: F[np.arange(len(F)), h].sum(), neighbor_means, labels)
 
 
-def smoothness_of(labels: IntArray, heard: FloatArray) -> float:
-    """Return how much of what the rows hear, class by class, is their own label."""
-    return agreement(labels, heard) / max(len(labels), 1)
+def smoothness_of(labels: IntArray, neighbor_means: FloatArray) -> float:
+    """Return the mean over rows of the neighbor mean of the row's own label.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_samples,)
+        The labels, as positions in the classes.
+    neighbor_means : ndarray of shape (n_samples, n_classes)
+        See `Graph.neighbor_label_means`.
+
+    Returns
+    -------
+    float
+        The smoothness, at most 1.
+    """
+    return agreement(labels, neighbor_means) / max(len(labels), 1)
 
 
 def smoothest(smoothness: Sequence[float] | FloatArray) -> IntArray:
-    """Return which labelings are the smoothest; rounding does not choose between equal ones."""
+    """Return the positions of the largest values; values that differ by rounding are equal.
+
+    Parameters
+    ----------
+    smoothness : sequence of float
+        The smoothness of some labelings.
+
+    Returns
+    -------
+    ndarray of int
+        The positions of the smoothest labelings.
+    """
     values = np.asarray(smoothness)
-    return np.flatnonzero(values >= values.max() - _ROUNDING)
+    return np.flatnonzero(values >= values.max() - _EQUALLY_SMOOTH)
 
 
 def _components(W: Affinity, floors: FloatArray) -> tuple[int, IntArray]:
-    """Return the components of the ties above the lower floor of their two rows."""
+    """Return the components connected by edges above the lower floor of their two rows."""
     if not sparse.issparse(W):
         return _dense_components(W, floors)
     strong = W.data > np.repeat(floors, np.diff(W.indptr))
@@ -211,13 +250,13 @@ def _components(W: Affinity, floors: FloatArray) -> tuple[int, IntArray]:
         strong |= W.data > floors[W.indices]
         ends = np.append(0, np.cumsum(strong))[W.indptr]
         W = sparse.csr_array((W.data[strong], W.indices[strong], ends), shape=W.shape)
-    # Every tie goes both ways, so that what is connected at all is strongly connected.
+    # W is symmetric, so that its components are its strong ones, which need no transposed copy.
     number, labels = connected_components(W, connection="strong")
     return int(number), labels.astype(np.intp)
 
 
 def _dense_components(W: FloatArray, floors: FloatArray) -> tuple[int, IntArray]:
-    """Return the components of a dense graph, walking outwards, without a copy of it."""
+    """Return the components of a dense graph by breadth-first search, without a copy of it."""
     component = np.full(len(W), -1, dtype=np.intp)
     number = 0
     while (component < 0).any():
@@ -235,7 +274,22 @@ def _dense_components(W: FloatArray, floors: FloatArray) -> tuple[int, IntArray]
 
 
 def weighted_neighbors(weights: Affinity, F: FloatArray, otherwise: FloatArray) -> FloatArray:
-    """Return each row's weighted mean of the neighbors' soft labels, `otherwise` without any."""
+    """Return the weighted mean of the neighbors' soft labels of each new row.
+
+    Parameters
+    ----------
+    weights : ndarray or sparse array of shape (n_new, n_prototypes)
+        Similarities to the prototypes.
+    F : ndarray of shape (n_prototypes, n_classes)
+        The soft labels of the prototypes.
+    otherwise : ndarray of shape (n_classes,)
+        The soft label of a row without neighbors.
+
+    Returns
+    -------
+    ndarray of shape (n_new, n_classes)
+        The means.
+    """
     total = np.asarray(weights.sum(axis=1)).ravel()[:, None]
     mean = np.asarray(weights @ F) / np.where(total > 0, total, 1.0)
     return np.where(total > 0, mean, otherwise)

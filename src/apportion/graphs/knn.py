@@ -1,9 +1,8 @@
-"""The sparse graph: every row and its nearest neighbors, on scales tuned to each row."""
+"""The sparse graph: similarities of nearest neighbors, on a scale tuned to each row."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,6 +10,7 @@ from scipy import sparse
 
 from apportion._io.archive import LEAST_POSITIVE, PLACES, Stored
 from apportion._utils.hashing import hash_ranks, row_hashes
+from apportion._utils.parameters import Allowed, check_parameters, integer, real
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.exceptions import counted
@@ -18,39 +18,46 @@ from apportion.graphs._neighbors import SEARCHING, distances_to, neighbor_search
 from apportion.graphs.base import FAR, Affinity, Graph
 
 _ROWS_OUT_OF_CACHE = 200_000
-"""From here on, sums over neighbors are faster when near rows stand together."""
+"""From here on, sums over neighbors are faster if near rows are next to each other."""
 
 _MOST_COPIES = 5
-"""Ties between copies of rows may be this many times those of rows that all differ."""
+"""The graph may have this many times the edges of a graph without copies of rows."""
+
+_ALLOWED: Mapping[str, Allowed] = {
+    "n_neighbors": integer(1),
+    "recall": real(low=0, high=1, ends="(]"),
+}
 
 
 class KNNGraph(Graph):
-    """Self-tuned similarities `w_ij = exp(-d_ij² / (σ_i σ_j))` between nearest neighbors.
+    """Self-tuned similarities `w_ij = exp(-d_ij² / (σ_i σ_j))` of nearest neighbors.
 
-    σ_i is the distance of row i to its k-th neighbor; i and j are tied when either is among the
-    other's k nearest. Rescaling all features by one factor changes nothing. Equal rows are
-    neighbors of the same rows: where a copy of a row is taken, all its copies are, unless there
-    are so many that neighbors among them must be drawn by lot.
+    σ_i is the distance of row i to its k-th neighbor (Zelnik-Manor and Perona, "Self-Tuning
+    Spectral Clustering", NIPS 2004). Rows i and j are connected if either is among the other's k
+    nearest. Rescaling all features by one factor changes nothing. All copies of a neighbor are
+    neighbors, unless there are so many copies that the neighbors among them are drawn by lot.
 
     Parameters
     ----------
     n_neighbors : int, default=10
-        The number of neighbors k; all other rows when there are fewer.
+        The number of neighbors k; all other rows if there are fewer.
     recall : float, default=0.95
-        The share of true neighbors to find where an exact search would be slow: with more than
-        6 features and more than 32,768 rows. 1 makes every search exact.
+        The share of true neighbors to find if an exact search would be slow, which is with more
+        than 6 features and more than 32,768 rows. With 1, every search is exact.
 
     Attributes
     ----------
     affinity_ : sparse array of shape (n_samples, n_samples)
+        The similarities W.
     degrees_ : ndarray of shape (n_samples,)
+        The row sums of W.
     scales_ : ndarray of shape (n_samples,)
-        σ. Where more than k rows are equal, their σ would be 0 and the smallest positive
-        distance found anywhere stands in for it.
+        σ. If more than k rows are equal, their σ would be 0, and the smallest positive distance
+        of any two neighbors takes its place.
     recall_ : float
         The share of true neighbors that was found: 1, or measured on a sample.
     search_ : str
-        How neighbors were searched.
+        The search that was used.
 
     Examples
     --------
@@ -83,27 +90,37 @@ class KNNGraph(Graph):
         self.recall = recall
 
     def fit(self, X: Any) -> Self:
-        """Build the similarities of the rows of X."""
-        self._check_parameters()
+        """Compute the similarities of the rows.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        KNNGraph
+            The fitted graph.
+        """
+        check_parameters(self, _ALLOWED)
         self.locality = None
         n = len(X)
-        # In the order of the feature hashes, equal rows stand together, and equally near
-        # neighbors are chosen alike however the input is ordered.
+        # In the order of the feature hashes, equal rows are next to each other, and the choice
+        # among equally near neighbors does not depend on the order of the input.
         order = np.argsort(hash_ranks(X, n))
         rows = X[order]
         first = np.append(True, np.any(rows[1:] != rows[:-1], axis=1))
         point = np.cumsum(first) - 1
-        lists = _Lists(rows[first], np.bincount(point), self.n_neighbors, self.recall)
-        if lists.n_ties > _MOST_COPIES * n * self.n_neighbors:
+        lists = _NeighborLists(rows[first], np.bincount(point), self.n_neighbors, self.recall)
+        if lists.n_edges > _MOST_COPIES * n * self.n_neighbors:
             point = np.arange(n)
-            lists = _Lists(rows, np.ones(n, dtype=np.intp), self.n_neighbors, self.recall)
+            lists = _NeighborLists(rows, np.ones(n, dtype=np.intp), self.n_neighbors, self.recall)
         self._lists = lists
         n_points = len(lists.points)
         self._copies = sparse.csr_array((np.ones(n), (order, point)), shape=(n, n_points))
 
         distances, neighbors, kept = lists.distances, lists.neighbors, lists.kept
-        all_kept = bool(kept.all())
-        scales = (distances if all_kept else np.where(kept, distances, 0.0)).max(axis=1, initial=0)
+        scales = distances.max(axis=1, initial=0.0, where=kept)
         smallest = float(distances.min(initial=np.inf, where=distances > 0))
         self._smallest = smallest if np.isfinite(smallest) else 1.0
         self._crowded = (self._copies @ (scales == 0)) > 0 if n > 1 else np.zeros(n, dtype=bool)
@@ -115,9 +132,9 @@ class KNNGraph(Graph):
         weights /= self._point_scales[neighbors]
         np.exp(np.negative(weights, out=weights), out=weights)
         if n_points == n:
-            W = _either_way(weights, neighbors, kept, order)
+            W = _either_neighbor(weights, neighbors, kept, order)
         else:
-            V = _either_way(weights, neighbors, kept, np.arange(n_points))
+            V = _either_neighbor(weights, neighbors, kept, np.arange(n_points))
             V = V + sparse.diags_array((lists.multiplicity > 1).astype(np.float64))
             W = sparse.csr_array(self._copies @ V @ self._copies.T)
             W.setdiag(0.0)
@@ -140,7 +157,7 @@ class KNNGraph(Graph):
         return row_hashes(self._lists.points)[self._copies.indices]
 
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
-        """Return the similarities of new rows to their k nearest fitted rows, and who is far."""
+        """Return the similarities of new rows to their k nearest fitted rows, and which are far."""
         lists = self._lists
         k = min(self.n_neighbors, len(lists.points))
         neighbors = lists.search.nearest(np.asarray(X), k)
@@ -158,7 +175,7 @@ class KNNGraph(Graph):
         return sparse.csr_array(V @ self._copies.T), nearest[:, 0] > FAR
 
     def state(self) -> dict[str, AnyArray]:
-        """Return the points, which row is which of them, and the scales."""
+        """Return the distinct points, the point of every row, and the scales."""
         return {
             "points": self._lists.points,
             "point_of_row": self._copies.indices,
@@ -168,14 +185,14 @@ class KNNGraph(Graph):
 
     @classmethod
     def from_state(cls, parameters: Mapping[str, Any], state: Mapping[str, AnyArray]) -> Self:
-        """Return a graph for new rows only: `affinities` answers as that of the graph stored.
+        """Return a graph for new rows only, with the `affinities` of the stored graph.
 
-        The search is built again. An approximate one comes out the same on the same processor and
-        version of faiss; on others, k-means rounds differently, lists are cut elsewhere, and a
-        few rows in a hundred have other near neighbors.
+        The search is built again. An approximate search is the same on the same processor and with
+        the same version of faiss. Otherwise, k-means rounds differently, and a few rows in a
+        hundred have other near neighbors.
         """
         graph = cls(**parameters)
-        graph._check_parameters()
+        check_parameters(graph, _ALLOWED)
         points, point = state["points"], state["point_of_row"]
         n, n_points = len(point), len(points)
         multiplicity = np.bincount(point, minlength=n_points)
@@ -190,24 +207,12 @@ class KNNGraph(Graph):
         return graph
 
     def rows_in_state(self) -> str:
-        """Return how many rows are in `state`: all."""
+        """Return the number of training rows, which are all in `state`."""
         return counted(self._copies.shape[0], "training row")
-
-    def _check_parameters(self) -> None:
-        if not isinstance(self.n_neighbors, Integral) or self.n_neighbors < 1:
-            raise ValueError(
-                "The 'n_neighbors' parameter of KNNGraph must be an int of at least 1. "
-                f"Got {self.n_neighbors!r}."
-            )
-        if not isinstance(self.recall, Real) or not 0.0 < self.recall <= 1.0:
-            raise ValueError(
-                "The 'recall' parameter of KNNGraph must be a float in the range (0, 1]. "
-                f"Got {self.recall!r}."
-            )
 
 
 class _Points:
-    """Points that stand for one or more equal rows each, and a search among them."""
+    """Distinct points, the number of rows that equal each of them, and a search among them."""
 
     def __init__(
         self, points: FloatArray, multiplicity: IntArray, n_neighbors: int, recall: float
@@ -216,20 +221,19 @@ class _Points:
         self.multiplicity = multiplicity
         self._k = n_neighbors
         self._n_rows = int(multiplicity.sum())
-        k = min(n_neighbors, len(points) - 1)
         report_progress(SEARCHING)
-        self.search = neighbor_search(points, k, recall)
+        self.search = neighbor_search(points, min(n_neighbors, len(points) - 1), recall)
 
     def needed(self, neighbors: IntArray, before: Any) -> BoolArray:
-        """Return which neighboring points it takes until k rows are reached, copies counted."""
+        """Return which neighboring points are needed to reach k rows, counting copies."""
         if len(self.multiplicity) == self._n_rows:
             return np.broadcast_to(np.arange(neighbors.shape[1]) < self._k, neighbors.shape)
         copies = self.multiplicity[neighbors]
         return np.asarray(before + np.cumsum(copies, axis=1) - copies < self._k)
 
 
-class _Lists(_Points):
-    """The nearest neighbors of the points."""
+class _NeighborLists(_Points):
+    """Points with the lists of their nearest neighbors."""
 
     def __init__(
         self, points: FloatArray, multiplicity: IntArray, n_neighbors: int, recall: float
@@ -240,32 +244,26 @@ class _Lists(_Points):
         self.kept = self.needed(self.neighbors, (multiplicity - 1)[:, None])
 
     @property
-    def n_ties(self) -> int:
-        """How many ties between rows the lists make."""
+    def n_edges(self) -> int:
+        """The number of edges between rows."""
         if len(self.multiplicity) == self._n_rows:
             return self.neighbors.size
         near = np.where(self.kept, self.multiplicity[self.neighbors], 0).sum(axis=1)
         return int((self.multiplicity * (self.multiplicity - 1 + near)).sum())
 
 
-def _either_way(
+def _either_neighbor(
     weights: FloatArray, neighbors: IntArray, kept: BoolArray, names: IntArray
 ) -> Affinity:
-    """Return the similarities of points that are on each other's list, or one on the other's.
+    """Return the similarities of points of which either is a neighbor of the other.
 
-    Point p is called names[p], a permutation.
+    Point p is at position names[p] of the result.
     """
     n = len(neighbors)
-    place = np.empty(n, dtype=np.intp)
-    place[names] = np.arange(n)
-    indices, data = names.astype(np.int32)[neighbors[place]], weights[place]
-    if kept.all():
-        ends = np.arange(n + 1) * neighbors.shape[1]
-        indices, data = indices.ravel(), data.ravel()
-    else:
-        kept = kept[place]
-        ends = np.append(0, np.cumsum(kept.sum(axis=1)))
-        indices, data = indices[kept], data[kept]
+    points = np.argsort(names)
+    indices, data, kept = names.astype(np.int32)[neighbors[points]], weights[points], kept[points]
+    ends = np.append(0, np.cumsum(kept.sum(axis=1)))
+    indices, data = indices[kept], data[kept]
     V = sparse.csr_array((data, indices, ends.astype(np.int32)), shape=(n, n))
     V.eliminate_zeros()
     V.sort_indices()

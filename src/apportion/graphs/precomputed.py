@@ -1,4 +1,4 @@
-"""A graph the user brings along."""
+"""A graph given by the user."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ from apportion.graphs.base import Affinity, Graph
 class PrecomputedGraph(Graph):
     """Similarities given as a square matrix, dense or sparse.
 
-    `fit` takes the matrix in the place of features; its diagonal is set to 0. For new rows, give
-    the matrix of their similarities to the fitted rows.
+    `fit` takes the matrix in place of features; its diagonal is set to 0. For new rows, give the
+    matrix of their similarities to the fitted rows.
+
+    Attributes
+    ----------
+    affinity_ : ndarray or sparse array of shape (n_samples, n_samples)
+        The similarities W.
+    degrees_ : ndarray of shape (n_samples,)
+        The row sums of W.
 
     Examples
     --------
@@ -28,24 +35,22 @@ class PrecomputedGraph(Graph):
     sees_features: ClassVar[bool] = False
 
     def fit(self, X: Any) -> Self:
-        """Take the similarities X of all pairs of rows."""
+        """Take the similarities of all pairs of rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse array of shape (n_samples, n_samples)
+            The similarities: symmetric, finite and not negative.
+
+        Returns
+        -------
+        PrecomputedGraph
+            The fitted graph.
+        """
         W = _checked(X)
-        if W.shape[0] != W.shape[1]:
-            raise ValueError(
-                f"Precomputed similarities must be a square matrix. Got shape {W.shape}."
-            )
-        gap = abs(W - W.T)
-        largest = float(gap.max()) if min(gap.shape) else 0.0
-        if largest > 1e-8 * max(float(abs(W).max()), 1e-300):
-            i, j = _place_of_largest(gap)
-            one_way, other = compared(W[i, j], W[j, i])
-            raise ValueError(
-                f"Precomputed similarities must be symmetric. Rows {i} and {j} have "
-                f"{one_way} one way and {other} the other; use (W + W.T) / 2."
-            )
+        require_symmetric(W, "Precomputed similarities", 1e-8)
         if sparse.issparse(W):
-            W = W - sparse.diags_array(W.diagonal())
-            W = W.tocsr()
+            W = (W - sparse.diags_array(W.diagonal())).tocsr()
             W.eliminate_zeros()
         else:
             W = W.copy()
@@ -53,9 +58,38 @@ class PrecomputedGraph(Graph):
         return self._set_affinity(W)
 
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
-        """Return the similarities of new rows to the fitted ones, and which rows have none."""
+        """Return the similarities of new rows to the fitted ones, and which rows have none.
+
+        Parameters
+        ----------
+        X : array-like or sparse array of shape (n_new, n_samples)
+            The similarities of the new rows to the fitted rows.
+
+        Returns
+        -------
+        similarities : ndarray or sparse array of shape (n_new, n_samples)
+            X.
+        isolated : ndarray of bool, of shape (n_new,)
+            The rows whose similarities are all 0.
+        """
         W = _checked(X)
         return W, np.asarray(W.sum(axis=1)).ravel() <= 0
+
+
+def require_symmetric(matrix: Affinity, name: str, tol: float) -> None:
+    """Raise unless a matrix is square, and symmetric up to `tol` times its largest value."""
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(
+            f"{name} must be a square matrix of all pairs of rows. Got shape {matrix.shape}."
+        )
+    gap = abs(matrix - matrix.T)
+    if min(gap.shape) and float(gap.max()) > tol * float(abs(matrix).max()):
+        i, j = np.unravel_index(int(gap.argmax()), gap.shape)
+        one_way, other = compared(matrix[i, j], matrix[j, i])
+        raise ValueError(
+            f"{name} must be symmetric. Rows {i} and {j} have {one_way} one way and {other} the "
+            "other; use (W + W.T) / 2."
+        )
 
 
 def _checked(X: Any) -> Affinity:
@@ -64,12 +98,3 @@ def _checked(X: Any) -> Affinity:
     if not np.isfinite(values).all() or np.any(values < 0):
         raise ValueError("Precomputed similarities must be finite and not negative.")
     return W
-
-
-def _place_of_largest(gap: Affinity) -> tuple[int, int]:
-    if sparse.issparse(gap):
-        cells = gap.tocoo()
-        largest = int(np.argmax(cells.data))
-        return int(cells.row[largest]), int(cells.col[largest])
-    i, j = np.unravel_index(int(np.argmax(gap)), gap.shape)
-    return int(i), int(j)
