@@ -32,15 +32,14 @@ from apportion._core.dual import SimplexResponse, meet_totals
 from apportion._dask import cluster as cluster_module
 from apportion._dask import labels as on_labels
 from apportion._dask import warn
+from apportion._dask.anchors import HashSample, Rows, learn_anchors, merged
 from apportion._dask.bag_sums import BagSums, OfBags, bag_sums
 from apportion._dask.checkpoint import Checkpoint, _digest
 from apportion._dask.cluster import Cluster
 from apportion._dask.decode import Cuts
-from apportion._dask.fit import learn_anchors
 from apportion._dask.footers import choose_features, read_footers
 from apportion._dask.memory import Extent, bytes_a_row, bytes_a_worker, require_memory
 from apportion._dask.output import write_part
-from apportion._dask.sample import Head, Rows, merged
 from apportion._dask.spanning import SpanningBags
 from apportion._dask.steps import Answer
 from apportion._utils.groups import Groups
@@ -1277,7 +1276,7 @@ def test_any_number_of_answers_is_added_up(n):
     assert type(total) is on_labels.Tally
     np.testing.assert_array_equal(total.assigned, [n * (n - 1) / 2, n])
     assert total.n_tied == n * (n - 1) // 2
-    heads = [Done(Head(1, k, np.array([k], np.uint64))) for k in range(n)]
+    heads = [Done(HashSample(1, k, np.array([k], np.uint64))) for k in range(n)]
     lowest = cluster.total(heads[::-1], merged, 3)
     assert lowest.n_samples == n
     assert lowest.largest == n - 1
@@ -1336,7 +1335,7 @@ def test_rows_for_anchors_do_not_grow_with_partitions():
     client = AtOnce()
     cluster = Cluster(client)
     parts = [dask.delayed(Rows)(X[mine], np.zeros(200, dtype=int)) for mine in rows]
-    n_samples, anchors = learn_anchors(cluster, parts, 2, lambda n: 2)
+    n_samples, anchors = learn_anchors(cluster, parts, AnchorGraph(2))
     assert n_samples == 2400
     assert max(map(longest, client.back)) <= 128
     whole = AnchorGraph(2).fit(X).anchors_

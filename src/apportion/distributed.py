@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from apportion._core.descent import Status
 from apportion._core.propagation import refuse_nearly_1
+from apportion._dask.anchors import learn_anchors
 from apportion._dask.checkpoint import (
     Checkpoint,
     read_checkpoint,
@@ -25,7 +26,7 @@ from apportion._dask.checkpoint import (
     run_of,
 )
 from apportion._dask.cluster import Cluster, client_for
-from apportion._dask.fit import Fitted, fit, learn_anchors
+from apportion._dask.fit import Fitted, fit
 from apportion._dask.layout import lay_out
 from apportion._dask.memory import Extent, require_memory
 from apportion._dask.output import (
@@ -174,7 +175,7 @@ class LPLLP(BaseEstimator):
             raise ValueError("Labels of single rows cannot be given on a cluster: leave out y.")
         self._check_parameters()
         graph = AnchorGraph(self.n_anchors, self.n_nearest)
-        graph.wanted_anchors(1)
+        graph.check_parameters()
         totals = as_totals(proportions)
         source = partitions_of(X, bags, totals.ids, features)
         self._found = None
@@ -209,9 +210,7 @@ class LPLLP(BaseEstimator):
             n_samples, anchors, resume = read_checkpoint(path, run, source.n_features)
             _log.info("going on from %s, after %d iterations", path, len(resume.energies) - 1)
         else:
-            n_samples, anchors = learn_anchors(
-                cluster, source.rows, graph.wanted_anchors(10**12), graph.wanted_anchors
-            )
+            n_samples, anchors = learn_anchors(cluster, source.rows, graph)
         if source.n_samples is None:
             self._require_memory(cluster, source, n_samples, totals, graph)
         passed = (lambda state: None) if path is None else Checkpoint(path, n_samples, anchors, run)
@@ -245,7 +244,7 @@ class LPLLP(BaseEstimator):
                 n_features=source.n_features,
                 n_partitions=len(source.rows),
                 n_classes=len(totals.classes),
-                n_anchors=graph.wanted_anchors(n_samples),
+                n_anchors=graph.anchors_for(n_samples),
                 n_nearest=self.n_nearest,
             ),
         )
@@ -386,8 +385,8 @@ class LPLLP(BaseEstimator):
         settings: dict[str, Any] = {"n_anchors": self.n_anchors, "n_nearest": self.n_nearest}
         state = {
             "anchors": layout.anchors,
-            "usual_scales": usual_scales(layout.near, FlatSearch(layout.anchors)),
-            "anchor_is_row": layout.near.same > 0,
+            "usual_scales": usual_scales(layout.census, FlatSearch(layout.anchors)),
+            "anchor_is_row": layout.census.n_equal > 0,
         }
         model = lp_llp.LPLLP(
             AnchorGraph(**settings),

@@ -17,14 +17,10 @@ from apportion._dask.decode import Cuts
 from apportion._dask.labels import Round, Tally, agreed, massed, tallied, voiced
 from apportion._dask.layout import Layout
 from apportion._dask.loop import Loop, State
-from apportion._dask.sample import Head, Sample, head, joined, lowest, merged, up_to
 from apportion._dask.warn import warn_of_answers, warn_of_design, warn_of_rows
-from apportion._io.tables import require_squares
 from apportion._utils.box_projection import nearest_totals
 from apportion._utils.progress import report_progress
-from apportion._utils.typing import FloatArray, IntArray
-from apportion.exceptions import SupervisionError
-from apportion.graphs.anchor import anchors_of, rows_for_anchors
+from apportion._utils.typing import IntArray
 from apportion.supervision.diagnosis import Diagnosis
 
 
@@ -69,29 +65,6 @@ class Fitted:
     n_tied: int
     n_gathered: int
     bytes_per_request: int
-
-
-def learn_anchors(
-    cluster: Cluster, partitions: list[Any], most_anchors: int, wanted: Callable[[int], int]
-) -> tuple[int, FloatArray]:
-    """Return the number of rows, and the anchors: centers of the rows of the lowest hashes.
-
-    Which rows these are depends on what rows hold, not on how they are cut into partitions.
-    """
-    report_progress("choosing anchors")
-    most = rows_for_anchors(most_anchors)
-    found = cluster.on_each_read(lowest, partitions, most)
-    cluster.watch("choosing anchors", found)
-    first: Head = cluster.total(cluster.on_each(head, found), merged, most)
-    if not first.n_samples:
-        raise SupervisionError("`X`", "no rows", "at least one", "check where they are read from")
-    require_squares(first.largest)
-    number = wanted(first.n_samples)
-    hashes = first.hashes[: rows_for_anchors(number)]
-    samples = cluster.on_each(up_to, found, int(hashes[-1]))
-    sample: Sample = cluster.total(samples, joined, len(hashes))
-    anchors, _ = anchors_of(sample.X, number)
-    return first.n_samples, anchors
 
 
 def fit(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from apportion._dask.anchors import Rows
 from apportion._dask.footers import (
     NOTHING,
     NUMBERS,
@@ -22,7 +23,6 @@ from apportion._dask.footers import (
     require_columns,
     unified,
 )
-from apportion._dask.sample import Rows
 from apportion._io.read import no_column
 from apportion._io.tables import LARGEST, _vector, factorize, largest_size, plain_name, wide_enough
 from apportion._utils.threads import slices
