@@ -37,11 +37,11 @@ from apportion._dask.bag_sums import BagSums, OfBags, bag_sums
 from apportion._dask.checkpoint import Checkpoint, _digest
 from apportion._dask.cluster import Cluster
 from apportion._dask.decode import Cuts
-from apportion._dask.footers import choose_features, read_footers
 from apportion._dask.memory import Extent, bytes_a_row, bytes_a_worker, require_memory
 from apportion._dask.output import write_part
 from apportion._dask.spanning import SpanningBags
 from apportion._dask.steps import Answer
+from apportion._io.parquet import choose_features, read_footers
 from apportion._utils.groups import Groups
 from apportion._utils.progress import progress_callback
 from apportion.distributed import LPLLP
@@ -940,9 +940,14 @@ def wrong_inputs(known, folder):
         "too few bags": (X, bags[:-1], None, ["799 ids", "800, one for every row"]),
         "Dask bags": (X, da.from_array(bags[1:], chunks=99), None, ["799 ids", "800"]),
         "unknown length": (unknown, bags, None, ["unknown length", "compute_chunk_sizes"]),
-        "other chunks": (unknown, da.from_array(bags, chunks=90), None, ["9 chunks", "3, as X"]),
+        "other chunks": (
+            unknown,
+            da.from_array(bags, chunks=90),
+            None,
+            ["9 partitions", "3, as"],
+        ),
         "NaN": (cut(nan, 3), bags, None, ["partition 2, row 166, column 2: found nan", "drop"]),
-        "unknown bag": (X, strange, None, ["bag 'who' (partition 2, row 166)", "add a line"]),
+        "unknown bag": (X, strange, None, ["partition 2, row 166 in bag 'who'", "add a line"]),
         "frame, inf": (
             dd.from_pandas(holed, npartitions=3, sort=False),
             "bag",
@@ -954,13 +959,13 @@ def wrong_inputs(known, folder):
             dd.from_pandas(timed, npartitions=3, sort=False),
             "bag",
             ["x0", "x1"],
-            ["partition 0, column 'x1': found cells that are no numbers (times)"],
+            ["partition 0, column 'x1': found cells that are not numbers (times)"],
         ),
         "no such bags": (lazy, "day", None, ["`bags`: found no column 'day'", "'x0', 'bag'"]),
         "no such feature": (lazy, "bag", ["x9"], ["`features`: found no column 'x9'"]),
-        "no numbers": (lazy, "bag", ["note"], ["partition 0, column 'note'", "no numbers"]),
+        "no numbers": (lazy, "bag", ["note"], ["partition 0, column 'note'", "not numbers"]),
         "bags in memory": (lazy, bags, None, ["`bags`: found a ndarray", "name of a column"]),
-        "series of another length": (lazy, other, None, ["`bags` of partition", "ids"]),
+        "series of another length": (lazy, other, None, ["`bags`, partition", "ids"]),
         "series of other parts": (lazy, lazy["bag"].repartition(npartitions=2), None, ["as X has"]),
         "none in a bag": (X, [None] * 800, None, ["no row that is in a bag"]),
         "no rows": (cut(known.X[:0], 1), [], None, ["`X`: found no rows"]),
@@ -1035,10 +1040,10 @@ def broken(folder, how):
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ("cut short", "part-1.parquet: found what cannot be read as Parquet"),
-        ("garbled", "part-1.parquet: found what cannot be read as Parquet"),
-        ("no Parquet", "part-1.parquet: found what cannot be read as Parquet"),
-        ("missing cell", "part-1.parquet, row 7, column 'x2': found nan"),
+        ("cut short", "part-1.parquet: found no whole Parquet file"),
+        ("garbled", "part-1.parquet: found no whole Parquet file"),
+        ("no Parquet", "part-1.parquet: found no whole Parquet file"),
+        ("missing cell", "part-1.parquet, row 7, column 'x2': found an empty cell"),
         ("column", "part-1.parquet: found no column 'x2'"),
     ],
 )
@@ -1054,8 +1059,8 @@ def test_a_worker_names_the_file_that_it_cannot_read(two_workers, known, tmp_pat
     file = broken(folder, "garbled")
     with pytest.raises(FileError) as error:
         LPLLP(N_ANCHORS).fit(folder, bags="bag", proportions=known.totals, client=two_workers)
-    assert str(error.value).startswith(f"{file}: found what cannot be read as Parquet: ")
-    assert "Hint: restore the file, or take it out of the folder." in str(error.value)
+    assert str(error.value).startswith(f"{file}: found no whole Parquet file (")
+    assert "Hint: copy or export the file again." in str(error.value)
 
 
 # --- The parts: multipliers, labels and sums over partitions.
@@ -1715,7 +1720,7 @@ def test_a_command_says_one_paragraph_of_a_broken_file(small_folder):
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
     assert ended.stdout == ""
-    assert ended.stderr.startswith("apportion: rows/1.parquet: found what cannot be read")
+    assert ended.stderr.startswith("apportion: rows/1.parquet: found no whole Parquet file")
     assert ended.stderr.count("\n") == 1, ended.stderr
     assert not (small_folder / "labels").exists()
 

@@ -15,9 +15,8 @@ from apportion._dask.spanning import SpanningBags
 from apportion._utils.memory import refuse_if_too_large
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray
-from apportion.exceptions import SupervisionError
 from apportion.graphs.anchor import AnchorCensus
-from apportion.supervision.bags import overall_shares, shares_near
+from apportion.supervision.bags import no_bagged_rows, overall_shares, shares_near
 from apportion.supervision.totals import Totals, masses_for
 
 _TYING = "tying rows"
@@ -169,12 +168,7 @@ def _masses(totals: Totals, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the masses of all bags; of those without rows, 0."""
     there = np.flatnonzero(sizes > 0)
     if not there.size:
-        raise SupervisionError(
-            "`bags`",
-            "no row that is in a bag, all ids being missing",
-            "at least one bag with rows",
-            "check the column of bag ids",
-        )
+        raise no_bagged_rows()
     shape = len(sizes), len(totals.classes)
     lower, upper = np.zeros(shape), np.zeros(shape)
     lower[there], upper[there] = masses_for(totals, there, sizes[there])

@@ -10,7 +10,7 @@ import numpy as np
 
 from apportion._dask.labels import Round, said
 from apportion._dask.part import Part, Point
-from apportion._dask.partitions import columns_of
+from apportion._io.parquet import column_names
 from apportion._io.read import no_column
 from apportion._io.write import refuse_to_replace, replacing, require_folder_writable
 from apportion._utils.typing import AnyArray, FloatArray
@@ -57,7 +57,7 @@ def refuse_output(
     if read and folder.resolve() == read[0].parent.resolve():
         raise OutputError(f"{folder} is the folder that is read. Name another.")
     for file in (read or ()) if keep else ():
-        there = columns_of(str(file))
+        there = column_names(file)
         for name in keep:
             if name not in there:
                 raise no_column(name, there, str(file))
@@ -80,7 +80,7 @@ def other_parts(folder: Path, names: Sequence[str]) -> list[Path]:
 def _holds_labels(file: Path) -> bool:
     """Return whether a file has the columns that `write_part` writes."""
     try:
-        return {"label", "confidence"} <= {*columns_of(str(file))}
+        return {"label", "confidence"} <= {*column_names(file)}
     except FileError:
         return False
 

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from apportion._io.csv_text import CsvText, first_sentence, no_row
+from apportion._io.csv_text import CsvText, no_row
 from apportion._io.text import (
     PARQUET_ENDINGS,
     TEXT_ENDINGS,
     ending_of,
-    refuse_bad_names,
     require_file,
     text_of,
 )
@@ -53,7 +52,9 @@ def read_columns(
     require_file(file)
     ending = ending_of(file)
     if ending in PARQUET_ENDINGS:
-        table = _read_parquet(file, columns)
+        from apportion._io.parquet import read_parquet  # which needs `no_column`
+
+        table = read_parquet(file, columns)
     elif ending in WORKBOOK_ENDINGS:
         table = _read_workbook(file)
     elif ending == ".arff":
@@ -109,35 +110,6 @@ def require_pyarrow() -> None:
         ) from error
 
 
-def _read_parquet(file: Path, columns: Sequence[str] | None) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with open(file, "rb") as source:
-        if source.read(4) != b"PAR1":
-            raise FileError(
-                file.name,
-                "what does not begin as Parquet does",
-                "Parquet in a file of this name",
-                "if it is text, call it .csv",
-            )
-    try:
-        with pq.ParquetFile(file) as parquet:
-            names = parquet.schema_arrow.names
-            refuse_bad_names(names, file.name)
-            missing = [name for name in columns or () if name not in names]
-            if missing:
-                raise no_column(missing[0], names, file.name)
-            return _with_plain_text(parquet.read(columns=columns))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise FileError(
-            file.name,
-            f"no whole Parquet file ({first_sentence(error)})",
-            "Parquet files that were written to their end",
-            "copy or export the file again",
-        ) from None
-
-
 def _read_workbook(file: Path) -> Any:
     """Return the columns of a spreadsheet's first sheet, as text."""
     import pyarrow as pa
@@ -146,19 +118,6 @@ def _read_workbook(file: Path) -> Any:
     columns = zip(*lines.rows, strict=True) if lines.rows else [()] * len(lines.names)
     cells = [pa.array([cell or None for cell in column], pa.string()) for column in columns]
     return mark_as_text(pa.table(cells, lines.names), ",")
-
-
-def _with_plain_text(table: Any) -> Any:
-    """Return the table with its text in the one form that all of pyarrow knows."""
-    import pyarrow as pa
-
-    plain = [
-        pa.field(field.name, pa.large_string()) if str(field.type) == "string_view" else field
-        for field in table.schema
-    ]
-    if plain == list(table.schema):
-        return table
-    return table.cast(pa.schema(plain, table.schema.metadata))
 
 
 def _read_arff(file: Path, encoding: str | None) -> Any:

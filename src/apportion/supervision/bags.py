@@ -261,12 +261,7 @@ def match_bags(
     if classes is not None:
         totals = totals.with_classes(classes)
     if not ids and not labels:
-        raise SupervisionError(
-            "`bags`",
-            "no row that is in a bag, all ids being missing",
-            "at least one bag with rows",
-            "check the column of bag ids",
-        )
+        raise no_bagged_rows()
     position = {bag: k for k, bag in enumerate(totals.ids)}
     for code, bag in enumerate(ids):
         if bag not in position:
@@ -333,13 +328,32 @@ def _no_totals(bag: Any, row: int, totals: Totals, source: Any) -> SupervisionEr
             row=row,
             bag=bag,
         )
+    return no_totals_for(bag, row, totals.ids)
+
+
+def no_totals_for(
+    bag: Any, row: int, ids: tuple[Any, ...], place: str | None = None
+) -> SupervisionError:
+    """Return the error for a bag that has a row but no totals."""
     return SupervisionError(
         "",
         "rows, but no line in the table of totals",
-        f"the bags of the table: {name_some(map(repr, totals.ids))}",
-        _hint_for(bag, totals.ids),
+        f"the bags of the table: {name_some(map(repr, ids))}",
+        _hint_for(bag, ids),
         row=row,
         bag=bag,
+        place=place,
+    )
+
+
+def no_bagged_rows() -> SupervisionError:
+    """Return the error for rows that are all in no bag."""
+    return SupervisionError(
+        "",
+        "no row that is in a bag, all ids being missing",
+        "at least one bag with rows",
+        "check the column of bag ids",
+        parameter="bags",
     )
 
 
