@@ -17,7 +17,7 @@ from apportion._dask.decode import Cuts
 from apportion._dask.labels import Round, Tally, agreed, massed, tallied, voiced
 from apportion._dask.layout import Layout
 from apportion._dask.loop import Loop, State
-from apportion._dask.warn import warn_of_answers, warn_of_design, warn_of_rows
+from apportion._dask.warn import connected, diagnosed, is_unique
 from apportion._utils.box_projection import nearest_totals
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import IntArray
@@ -80,14 +80,14 @@ def fit(
 ) -> Fitted:
     """Return the labels of all partitions."""
     loop = Loop(cluster, layout, alpha)
-    diagnosis = warn_of_design(layout)
-    hanging = warn_of_rows(cluster, layout)
+    diagnosis = diagnosed(layout)
+    components = connected(cluster, layout)
     report_progress("propagating", 0.0)
     state, status = loop.run(resume or loop.start(), tol, max_iter, passed)
 
     report_progress("decoding")
     point = cluster.send(state.point)
-    unique = warn_of_answers(cluster, layout, hanging, point, status)
+    unique = is_unique(cluster, layout, components, point, status)
     cuts = Cuts(cluster, layout.holders, _counts(cluster, layout, point))
     rounds = [cluster.send(Round(None, cuts(point, [], None)))]
     if refine:

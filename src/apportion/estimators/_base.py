@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from collections.abc import Callable
 from functools import wraps
 from numbers import Integral, Real
@@ -25,6 +24,7 @@ from sklearn.utils.validation import (
 
 from apportion._core.decode import Decoding, quota, threshold
 from apportion._core.projection import reconcile
+from apportion._core.warn import warn_of_design
 from apportion._io.tables import (
     columns_for,
     factorize,
@@ -36,7 +36,7 @@ from apportion._utils.hashing import hash_ranks
 from apportion._utils.threads import BLOCK_ROWS, reproducible_sums, slices, with_reproducible_sums
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, report_bags
-from apportion.exceptions import Advice, BagDesignWarning, SupervisionError, users_level
+from apportion.exceptions import SupervisionError
 from apportion.metrics import bag_errors, soft
 from apportion.supervision.bags import Bags, match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
@@ -208,15 +208,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
 
     def _warn_of_design(self, matched: Bags) -> None:
         self.diagnosis_ = diagnose_bags(matched)
-        if self.diagnosis_.findings:
-            warnings.warn(
-                Advice(
-                    " ".join(self.diagnosis_.findings),
-                    "Totals in other proportions, or {labels}, would tell them apart.",
-                ),
-                BagDesignWarning,
-                stacklevel=users_level(),
-            )
+        warn_of_design(self.diagnosis_.findings)
 
     def _reconciled_prior(
         self, name: str, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags, seed: int

@@ -9,20 +9,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
 from apportion._core.decode import Decoding
-from apportion._core.descent import Solution, unsupervised_rows
 from apportion._core.projection import MassProjection
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import (
-    Advice,
-    AmbiguousTotalsWarning,
-    DuplicateRowsWarning,
     IsolatedRowsWarning,
-    MissedNeighborsWarning,
     name_some,
     users_level,
 )
@@ -141,92 +135,3 @@ class GraphClassifier(BagClassifier):
         tags.input_tags.pairwise = precomputed
         tags.input_tags.sparse = precomputed
         return tags
-
-
-def warn_of_graph(graph: Graph) -> None:
-    """Warn of rows that are hardly tied to any other, and of rows that equal too many others."""
-    if isinstance(graph, KNNGraph) and graph.recall_ < graph.recall:
-        _warn(
-            MissedNeighborsWarning,
-            f"The search finds {graph.recall_:.1%} of the true neighbors of a sample, less than "
-            f"the {graph.recall:.1%} asked for: groups of rows are too tight, for their distance "
-            "from each other, for single precision.",
-            "{exact_search}",
-        )
-    crowded = graph.crowded_rows()
-    if crowded.size:
-        _warn(
-            DuplicateRowsWarning,
-            f"{crowded.size} of {graph.n_samples_} rows equal all of their nearest neighbors (rows "
-            f"{name_some(crowded)}): distances say little about them.",
-            "Add measurements that tell them apart (the time of recording seldom does), or use "
-            "more neighbors ({n_neighbors}).",
-        )
-    weak = graph.weak_rows()
-    if weak.size and graph.n_samples_ > 1:
-        alone = int((graph.strengths[weak] == 0).sum())
-        _warn(
-            IsolatedRowsWarning,
-            f"{weak.size} of {graph.n_samples_} rows have almost no similar row, {alone} of them "
-            f"none at all (rows {name_some(weak)}): they stay near the shares of their totals.",
-            "Look for outliers and unscaled features, or use a graph with more neighbors "
-            "({n_neighbors}).",
-        )
-
-
-def warn_of_unsupervised_rows(graph: Graph, bags: Bags) -> None:
-    """Warn of rows that no label and no known total reaches."""
-    unknown = np.flatnonzero(unsupervised_rows(graph, bags))
-    if unknown.size:
-        _warn(
-            IsolatedRowsWarning,
-            f"{unknown.size} of {bags.n_samples} rows are out of reach of any known total or label "
-            f"(rows {name_some(unknown)}): they keep the overall class shares.",
-            "Give totals for them, label a row among them, or use a graph with more neighbors "
-            "({n_neighbors}).",
-        )
-
-
-def warn_of_solution(solution: Solution, tol: float) -> None:
-    """Warn of a run that did not converge, and of totals that admit several answers."""
-    if not solution.success:
-        status = solution.status.value
-        _warn(
-            ConvergenceWarning,
-            f"LP-LLP {status.facts}",
-            f"{status.hint} (after {solution.n_iter} iterations: stationarity "
-            f"{solution.stationarity:.1e}, constraint residual {solution.residual:.1e}, "
-            f"tol {tol:g}).",
-        )
-    if solution.propagation_residual > 1e-6:
-        _warn(
-            ConvergenceWarning,
-            f"Propagation was solved only to a relative residual of "
-            f"{solution.propagation_residual:.1e}: soft labels are that inexact.",
-            "Lower {alpha}.",
-        )
-    asked = solution.n_probes + solution.probes_left
-    stopped = (
-        f"the comparison stopped after {solution.n_probes} of {asked} random starts, because they "
-        "took much longer than the first run"
-    )
-    if solution.unique is False:
-        also = f" ({stopped})" if solution.probes_left else ""
-        _warn(
-            AmbiguousTotalsWarning,
-            f"The totals admit several labelings: {solution.n_starts} starts ended in different "
-            f"soft labels of equal energy, and the one with the smoothest labels was kept{also}.",
-            "More totals, totals that differ more, {labels}, or a graph that ties "
-            "separate groups of rows together (more neighbors: {n_neighbors}) would decide.",
-        )
-    elif solution.probes_left:
-        _warn(
-            AmbiguousTotalsWarning,
-            f"Whether the totals admit several labelings is not known: {stopped}.",
-            "Raise {n_probes} to let them take longer, or {tol} to let every run end sooner; with "
-            "{n_probes} 0 nothing is compared.",
-        )
-
-
-def _warn(category: type[Warning], facts: str, hint: str) -> None:
-    warnings.warn(Advice(facts, hint), category, stacklevel=users_level())

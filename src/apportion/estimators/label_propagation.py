@@ -9,9 +9,10 @@ import numpy as np
 
 from apportion._core.decode import quota
 from apportion._core.propagation import propagator
+from apportion._core.warn import warn_of_graph
 from apportion._utils.hashing import hash_ranks
 from apportion.estimators._base import all_or_nothing
-from apportion.estimators._graph import GraphClassifier, warn_of_graph
+from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import Advice, IsolatedRowsWarning, name_some, users_level
 from apportion.graphs import Graph
 
