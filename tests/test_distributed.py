@@ -39,7 +39,7 @@ from apportion._dask.bag_sums import BagSums, OfBags, bag_sums
 from apportion._dask.checkpoint import _ARRAYS, _DOCUMENT, Checkpoint, write_checkpoint
 from apportion._dask.cluster import Cluster
 from apportion._dask.decode import Cuts
-from apportion._dask.memory import Extent, bytes_a_row, bytes_a_worker, require_memory
+from apportion._dask.memory import Extent, bytes_per_row, bytes_per_worker, require_memory
 from apportion._dask.output import LabelTable, write_part
 from apportion._dask.spanning import SpanningBags
 from apportion._dask.steps import Answer
@@ -1379,16 +1379,16 @@ def workers_of(*limits):
 
 def test_too_little_memory_is_said_before_it_is_used(at_once, known):
     run = Extent(10**6, 20, 50, 4, 1000, 5)
-    need = [bytes_a_worker(run, k, 1) for k in (1, 2, 8)]
+    need = [bytes_per_worker(run, k, 1) for k in (1, 2, 8)]
     assert need[0] > need[1] > need[2] > 300 * 2**20
-    assert need[0] > 1e6 * bytes_a_row(4, 5)
-    assert bytes_a_worker(run._replace(n_features=200), 8, 1) > need[2]
-    assert bytes_a_worker(run, 8, 4) > need[2], "threads read side by side"
-    assert bytes_a_worker(run._replace(n_anchors=10_000), 8, 1) > 1.6e9, "what anchors share"
+    assert need[0] > 1e6 * bytes_per_row(4, 5)
+    assert bytes_per_worker(run._replace(n_features=200), 8, 1) > need[2]
+    assert bytes_per_worker(run, 8, 4) > need[2], "threads read side by side"
+    assert bytes_per_worker(run._replace(n_anchors=10_000), 8, 1) > 1.6e9, "what anchors share"
     require_memory(workers_of(need[0]), run)
     require_memory(workers_of(None, 0), run)
     require_memory(workers_of(need[1], need[0]), run)
-    says = "1,000,000 rows of 4 classes in 50 partitions need .* on each of 2 workers"
+    says = "1,000,000 rows in 50 partitions with 4 classes need .* on each of 2 workers"
     with pytest.raises(MemoryError, match=says) as e:
         require_memory(workers_of(need[2], need[0]), run)
     many = int(str(e.value).split("Use ")[1].split()[0])
@@ -1883,7 +1883,9 @@ def test_commands_that_cannot_work_are_refused(monkeypatch, small_folder):
     pq.write_table(other, "rows/2.parquet")
     refused(*COMMAND, *out, says="rows/2.parquet: found no column 'x', which rows/0.parquet has")
     (small_folder / "rows" / "2.parquet").unlink()
-    refused(*COMMAND, *out, "--scheduler", "nonsense", says="the scheduler nonsense: found nobody")
+    refused(
+        *COMMAND, *out, "--scheduler", "nonsense", says="the scheduler nonsense: found no answer"
+    )
 
     class Impatient(distributed.Client):
         def __init__(self, address, timeout):
@@ -1895,5 +1897,5 @@ def test_commands_that_cannot_work_are_refused(monkeypatch, small_folder):
         *out,
         "--scheduler",
         "tcp://127.0.0.1:9",
-        says=["the scheduler tcp://127.0.0.1:9: found nobody who answers", "dask scheduler"],
+        says=["the scheduler tcp://127.0.0.1:9: found no answer", "dask scheduler"],
     )
