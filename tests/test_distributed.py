@@ -1567,7 +1567,7 @@ def test_a_local_model_knows_the_names_of_features(at_once, known, tmp_path):
 # --- Labels in files.
 
 
-def test_labels_are_written_a_file_a_partition_in_order(at_once, known, tmp_path):
+def test_labels_are_written_one_file_per_partition_in_order(at_once, known, tmp_path):
     folder = folder_of(known, tmp_path / "rows")
     model = LPLLP(N_ANCHORS, tol=TOL)
     model.fit(

@@ -56,11 +56,12 @@ class HashSample(NamedTuple):
 def learn_anchors(
     cluster: Cluster, partitions: list[Any], graph: AnchorGraph
 ) -> tuple[int, FloatArray]:
-    """Return the number of rows, and the anchors: those that `graph` would learn from all rows.
-
-    Which rows are sampled depends on their features, not on how they are cut into partitions. The
-    hashes are gathered first: they tell how few rows have to follow.
-    """
+    """Return the number of rows, and the anchors: those that `graph` would learn from all rows."""
+    # The rows of the lowest hashes are a bottom-k sketch (Cohen and Kaplan, "Summarizing data using
+    # bottom-k sketches", PODC 2007): a random sample that depends on the rows alone, not on how
+    # they are cut into partitions, and the sketch of all rows follows from those of the partitions.
+    # The hashes come first, 8 bytes each. They tell which rows have to follow: 64 per anchor of all
+    # partitions together, where every partition holds up to as many.
     report_progress("choosing anchors")
     most = rows_for_anchors(graph.most_anchors)
     samples = cluster.on_each_read(lowest_hashes, partitions, most)

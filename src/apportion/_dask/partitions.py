@@ -80,12 +80,11 @@ def partitions_of(
         return _of_array(X, bags, positions)
     if hasattr(X, "to_delayed") and hasattr(X, "columns"):
         return _of_frame(X, bags, positions, features)
-    raise SupervisionError(
-        "",
+    raise _misfit(
+        "X",
         f"a {type(X).__name__}",
         "a Dask array, a Dask dataframe, or the path of a folder of Parquet files",
         "use apportion.LPLLP for rows in memory, or dask.array.from_array(X)",
-        parameter="X",
     )
 
 
@@ -93,9 +92,8 @@ def _of_array(X: Any, bags: Any, positions: Any) -> Partitions:
     import dask.array as da
 
     if X.ndim != 2:
-        found = f"{X.ndim} dimensions"
         hint = "reshape it to two dimensions"
-        raise SupervisionError("", found, "rows and features", hint, parameter="X")
+        raise _misfit("X", f"{X.ndim} dimensions", "rows and features", hint)
     X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
     lengths = X.chunks[0]
     n_samples = None if np.isnan(sum(lengths)) else int(sum(lengths))
@@ -103,12 +101,11 @@ def _of_array(X: Any, bags: Any, positions: Any) -> Partitions:
     if not isinstance(bags, da.Array):
         bags = _vector(bags, "bag id")
         if n_samples is None:
-            raise SupervisionError(
-                "",
+            raise _misfit(
+                "X",
                 "chunks of unknown length",
                 "chunks of known length if bags are in memory",
                 "call X.compute_chunk_sizes(), or give bags as a Dask array of the same chunks",
-                parameter="X",
             )
         _require_length(len(bags), n_samples)
         bags = da.from_array(bags, chunks=(lengths,), name=False)
@@ -127,12 +124,11 @@ def _of_frame(X: Any, bags: Any, positions: Any, features: Sequence[str] | None)
     elif hasattr(bags, "to_delayed"):
         cells = bags.to_delayed()
     else:
-        raise SupervisionError(
-            "",
+        raise _misfit(
+            "bags",
             f"a {type(bags).__name__}",
             "the name of a column of X, or a Dask series cut like X",
             "put the bags into a column of X, and name it",
-            parameter="bags",
         )
     _require_columns(features or (), X.columns, "`features`")
     column = bags if isinstance(bags, str) else bags.name
@@ -150,13 +146,8 @@ def _read_blocks(
     import dask
 
     if len(cells) != len(blocks):
-        raise SupervisionError(
-            "",
-            f"{len(cells)} partitions",
-            f"{len(blocks)}, as X has",
-            "cut bags like X, or name a column of a dataframe",
-            parameter="bags",
-        )
+        hint = "cut bags like X, or name a column of a dataframe"
+        raise _misfit("bags", f"{len(cells)} partitions", f"{len(blocks)}, as X has", hint)
     read = dask.delayed(read_block, pure=False)
     return [
         read(block, bags, positions, f"partition {number}", features)
@@ -169,9 +160,8 @@ def _of_folder(path: Path, bags: Any, positions: Any, features: Sequence[str] | 
 
     footers = read_footers(path)
     if not isinstance(bags, str):
-        found = f"a {type(bags).__name__}"
         hint = "name the column of bags"
-        raise SupervisionError("", found, "the name of a column", hint, parameter="bags")
+        raise _misfit("bags", f"a {type(bags).__name__}", "the name of a column", hint)
     numbers = [field.name for field in unified(footers) if holds_numbers(field.type)]
     chosen = [name for name in numbers if name != bags] if features is None else list(features)
     _require_features(chosen, bags, str(path))
@@ -284,5 +274,10 @@ def _require_features(features: Sequence[str], bags: str, where: str) -> None:
 def _require_length(n_ids: int, n_samples: int, where: str = "") -> None:
     if n_ids != n_samples:
         allowed = f"{n_samples:,}, one for every row of X"
-        hint = "give one id per row"
-        raise SupervisionError(where, f"{n_ids:,} ids", allowed, hint, parameter="bags")
+        raise _misfit("bags", f"{n_ids:,} ids", allowed, "give one id per row", where)
+
+
+def _misfit(
+    parameter: str, found: str, allowed: str, hint: str, where: str = ""
+) -> SupervisionError:
+    return SupervisionError(where, found, allowed, hint, parameter=parameter)

@@ -114,6 +114,9 @@ def is_unique(
             "Tie rows to more anchors (raise {n_nearest}).",
         )
         return None
+    # Two minimizers of the energy differ by a constant on every connected component, and the
+    # constants must cancel in every exact bag (see `may_be_ambiguous`). If the table of bags and
+    # components does not exclude that, the soft labels are asked how far they could be shifted.
     reached = _reached(layout, rows.reach)
     exact = (layout.upper - layout.lower <= 1e-9).all(axis=1) & (layout.sizes > 0)
     counts = sparse.csr_array(rows.reach.bagged.astype(np.float64))

@@ -1,4 +1,4 @@
-"""What the estimators that live on a graph of similar rows have in common."""
+"""What the estimators on a graph of similar rows have in common."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NAMED_GRAPHS: dict[str, type[Graph]] = {
 
 
 class GraphClassifier(BagClassifier):
-    """A classifier whose soft labels live on a graph; new rows ask their nearest fitted rows."""
+    """A classifier on a graph; new rows take the weighted mean of their nearest fitted rows."""
 
     graph: str | Graph
 
@@ -63,9 +63,9 @@ class GraphClassifier(BagClassifier):
         return self.label_distributions_
 
     def _soft_labels(self, X: Any) -> FloatArray:
-        """Return the weighted mean of what each row's nearest fitted rows say.
+        """Return the weighted mean of the soft labels of each row's nearest fitted rows.
 
-        Rows too far from all fitted rows are reported by an `IsolatedRowsWarning`.
+        An `IsolatedRowsWarning` names the rows that are far from all fitted rows.
         """
         weights, isolated = self.graph_.affinities(X)
         if isolated.any():
@@ -73,8 +73,8 @@ class GraphClassifier(BagClassifier):
             warnings.warn(
                 IsolatedRowsWarning(
                     f"{len(rows)} of {len(isolated)} new rows have no similar fitted row "
-                    f"(rows {name_some(rows)}): their answer is that of the "
-                    "nearest rows, however far, or the class shares where there are none.",
+                    f"(rows {name_some(rows)}): they take the labels of the nearest rows, however "
+                    "far, or the class shares if there are none.",
                     rows,
                 ),
                 stacklevel=users_level(),
@@ -86,7 +86,7 @@ class GraphClassifier(BagClassifier):
         return project.from_columns(project(project.to_columns(F)))
 
     def _asked_graph(self) -> Graph | None:
-        """Return the graph that was asked for, or None where it is to be chosen."""
+        """Return the graph that was asked for, or None if it is to be chosen."""
         if isinstance(self.graph, Graph):
             return clone(self.graph)
         if isinstance(self.graph, str) and self.graph in _NAMED_GRAPHS:
@@ -118,11 +118,11 @@ class GraphClassifier(BagClassifier):
         self._overall = matched.overall
 
     def _answers(self) -> dict[str, FloatArray]:
-        """Return what new rows are told: what those say whom they ask, and shares for the rest."""
+        """Return the labels of the prototypes, and the class shares for rows without neighbors."""
         return {"voices": self._prototype_labels, "overall": self._overall}
 
     def _restore(self, classes: AnyArray, graph: Graph, answers: Mapping[str, FloatArray]) -> None:
-        """Keep what `predict` needs, with a graph that knows new rows only."""
+        """Store what `predict` needs, with a graph for new rows only."""
         self.classes_ = classes
         self.graph_ = graph
         self._prototype_labels, self._overall = answers["voices"], answers["overall"]

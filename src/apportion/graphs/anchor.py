@@ -116,7 +116,7 @@ class AnchorGraph(Graph):
         ties = tie_rows(X, FlatSearch(anchors), self.n_nearest)
         census = anchor_census(ties, anchors)
         used, position = census.used_anchors()
-        nearest: IntArray = position[ties.nearest].astype(np.int32)
+        nearest = position[ties.nearest]
         census = census.of(used)
         self.anchors_ = anchors[used]
         self.masses_ = census.masses
@@ -136,7 +136,7 @@ class AnchorGraph(Graph):
         return self.from_anchors(self.prototype_labels(F))
 
     def similar_rows(self, rows: IntArray) -> Affinity:
-        """Return W[rows], less what a row is to itself: how similar these rows are to others."""
+        """Return W[rows] without the diagonal: how similar these rows are to others."""
         W = sparse.csr_array(self.ties_[rows] @ sparse.diags_array(1.0 / self.masses_))
         W = sparse.coo_array(W @ self.ties_.T)
         others = rows[W.row] != W.col
@@ -290,6 +290,8 @@ def anchors_of(sample: FloatArray, n_anchors: int) -> FloatArray:
     different, first = np.unique(points, axis=0, return_index=True)
     if len(different) <= n_anchors:
         return singles.back(np.ascontiguousarray(different))
+    # k-means begins at the first different rows in the order of the hashes: a random choice that
+    # is the same however the input was sorted.
     starts = np.ascontiguousarray(points[np.sort(first)[:n_anchors]])
     means = faiss.Kmeans(points.shape[1], n_anchors, niter=10)
     means.cp.min_points_per_centroid, means.cp.max_points_per_centroid = 1, len(points)
@@ -362,7 +364,8 @@ class AnchorCensus(NamedTuple):
     def used_anchors(self) -> tuple[IntArray, IntArray]:
         """Return the anchors that rows are tied to, and every anchor's position among them."""
         used = self.n_tied > 0
-        return np.flatnonzero(used), np.cumsum(used) - 1
+        position: IntArray = np.cumsum(used, dtype=np.int32)
+        return np.flatnonzero(used), position - 1
 
     def of(self, anchors: IntArray) -> AnchorCensus:
         """Return the census of some anchors."""
