@@ -27,17 +27,10 @@ _NUMBERS = {"t": 1.0, "size": sys.float_info.min} | dict.fromkeys(
 )
 """The numbers of a state, and the least value of each."""
 
-_SUMS, _MULTIPLIERS = ("used anchors", "columns"), ("spanning bags", "classes")
-_ARRAYS = {
-    "anchors": ("anchors", "features"),
-    "energies": ("points",),
-    "here": _SUMS,
-    "before": _SUMS,
-    "point_B": _SUMS,
-    "point_multipliers": _MULTIPLIERS,
-    "point_before_B": _SUMS,
-    "point_before_multipliers": _MULTIPLIERS,
-}
+_POINTS = ("point", "point_before")
+_ARRAYS = {"anchors": ("anchors", "features"), "energies": ("points",)}
+_ARRAYS |= dict.fromkeys(("here", "before", "point_B", "point_before_B"), ("used", "columns"))
+_ARRAYS |= {f"{name}_multipliers": ("spanning bags", "classes") for name in _POINTS}
 """The arrays, and what their lengths count."""
 
 
@@ -71,14 +64,11 @@ class Checkpoint:
         document: dict[str, Any] = {name: float(getattr(state, name)) for name in _NUMBERS}
         document |= {"run": self._run, "rows_digest": state.rows_digest}
         document["n_samples"] = self._n_samples
-        arrays = {
-            "anchors": self._anchors,
-            "energies": np.array(state.energies),
-            "here": state.here,
-            "before": state.before,
-        }
-        for name, point in (("point", state.point), ("point_before", state.point_before)):
-            arrays |= {f"{name}_B": point.B, f"{name}_multipliers": point.multipliers}
+        arrays = {"anchors": self._anchors, "energies": np.array(state.energies)}
+        arrays |= {"here": state.here, "before": state.before}
+        for name in _POINTS:
+            point = getattr(state, name)._asdict()
+            arrays |= {f"{name}_{field}": array for field, array in point.items()}
         with replacing(self._path, force=True) as temporary:
             write_checkpoint(temporary, document, arrays)
         self._last = time.monotonic()
@@ -90,7 +80,8 @@ def write_checkpoint(path: Path, document: Mapping[str, Any], arrays: dict[str, 
     empty = {name: array.shape for name, array in arrays.items() if not array.size}
     document = {**document, "empty": empty}
     document["digest"] = _digest(document, arrays)
-    write_zip(path, document, {name: arrays[name] for name in {*arrays} - {*empty}}, _DOCUMENT)
+    stored = {name: array for name, array in arrays.items() if array.size}
+    write_zip(path, document, stored, _DOCUMENT)
 
 
 def _digest(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> str:
@@ -118,16 +109,18 @@ def read_checkpoint(path: Path, run: str, n_features: int) -> tuple[int, FloatAr
     try:
         document, arrays = _read(path, n_features)
         n_samples, same_run = document["n_samples"], document["run"] == run
+        points: dict[str, Any] = {
+            name: Point(arrays[f"{name}_B"], arrays[f"{name}_multipliers"]) for name in _POINTS
+        }
         state = State(
             here=arrays["here"],
             before=arrays["before"],
-            point=Point(arrays["point_B"], arrays["point_multipliers"]),
-            point_before=Point(arrays["point_before_B"], arrays["point_before_multipliers"]),
             energies=arrays["energies"].tolist(),
             rows_digest=document["rows_digest"],
+            **points,
             **{name: document[name] for name in _NUMBERS},
         )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         why = error.found if isinstance(error, InputError) else error
         raise _refused(path, f"no checkpoint that can be used: {why}") from None
     if not same_run:
@@ -143,7 +136,7 @@ def _read(path: Path, n_features: int) -> tuple[dict[str, Any], dict[str, AnyArr
         digest = document.pop("digest")
         arrays = {
             name: np.empty(document["empty"][name])
-            if name in document["empty"]
+            if 0 in document["empty"].get(name, ())
             else file.array(name, Stored(words, ("<f8",)), lengths)
             for name, words in _ARRAYS.items()
         }

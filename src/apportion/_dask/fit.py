@@ -17,7 +17,7 @@ from apportion._dask.decode import Cuts
 from apportion._dask.labels import Round, Tally, agreed, massed, tallied, voiced
 from apportion._dask.layout import Layout
 from apportion._dask.loop import Loop, State
-from apportion._dask.warn import connected, diagnosed, is_unique
+from apportion._dask.warn import check_design, check_rows, check_uniqueness
 from apportion._utils.box_projection import nearest_totals
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import IntArray
@@ -80,14 +80,14 @@ def fit(
 ) -> Fitted:
     """Return the labels of all partitions."""
     loop = Loop(cluster, layout, alpha)
-    diagnosis = diagnosed(layout)
-    components = connected(cluster, layout)
+    diagnosis = check_design(layout)
+    components = check_rows(cluster, layout)
     report_progress("propagating", 0.0)
     state, status = loop.run(resume or loop.start(), tol, max_iter, passed)
 
     report_progress("decoding")
     point = cluster.send(state.point)
-    unique = is_unique(cluster, layout, components, point, status)
+    unique = check_uniqueness(cluster, layout, components, point, status)
     cuts = Cuts(cluster, layout.holders, _counts(cluster, layout, point))
     rounds = [cluster.send(Round(None, cuts(point, [], None)))]
     if refine:

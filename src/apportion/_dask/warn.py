@@ -73,7 +73,7 @@ def reach(part: Part, component: IntArray, n_components: int, floor: float) -> R
     )
 
 
-def diagnosed(layout: Layout) -> Diagnosis:
+def check_design(layout: Layout) -> Diagnosis:
     """Return what the totals can tell apart, and warn of classes that they cannot."""
     used = layout.sizes > 0
     exact = bool((layout.upper - layout.lower <= 1e-9).all())
@@ -84,7 +84,7 @@ def diagnosed(layout: Layout) -> Diagnosis:
     return diagnosis
 
 
-def connected(cluster: Cluster, layout: Layout) -> Connected:
+def check_rows(cluster: Cluster, layout: Layout) -> Connected:
     """Return the rows by connected component; warn of rows that are equal, alone or unreached."""
     number, component = anchor_components(layout.shared)
     countable = number * len(layout.sizes) <= _MOST_CELLS
@@ -104,7 +104,7 @@ def connected(cluster: Cluster, layout: Layout) -> Connected:
     return Connected(component if countable else None, rows)
 
 
-def is_unique(
+def check_uniqueness(
     cluster: Cluster, layout: Layout, rows: Connected, point: Any, status: Status
 ) -> bool | None:
     """Return whether the totals have one answer; None if that is not known, which is warned of."""
