@@ -1021,12 +1021,16 @@ def test_labels_and_impossible_settings_are_refused(at_once, known):
     with pytest.raises(ValueError, match="leave out y"):
         LPLLP().fit(X, np.zeros(800), **kwargs)
     for alpha in (0.0, 1.0, -1, float("nan")):
-        with pytest.raises(ValueError, match=r"'alpha' parameter of LPLLP must be a float"):
+        with pytest.raises(
+            ValueError, match=r"'alpha' parameter of LPLLP must be a float in the range \(0, 1\)"
+        ):
             LPLLP(alpha=alpha).fit(X, **kwargs)
     with pytest.raises(ValueError, match="so near to 1 that rounding would decide"):
         LPLLP(alpha=1 - 1e-12).fit(X, **kwargs)
     for tol in (-1.0, None, float("nan")):
-        with pytest.raises(ValueError, match="'tol' parameter of LPLLP must be a float"):
+        with pytest.raises(
+            ValueError, match=r"'tol' parameter of LPLLP must be a float in the range \[0, inf"
+        ):
             LPLLP(tol=tol).fit(X, **kwargs)
     for max_iter in (0, None, 2.5):
         with pytest.raises(ValueError, match="'max_iter' parameter of LPLLP must be an int"):
