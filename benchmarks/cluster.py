@@ -102,19 +102,13 @@ def write_rows(folder: Path, given: argparse.Namespace) -> None:
 
 def alone(folder: Path, anchors: int | str) -> None:
     """Fit in one process, from reading to labels; the last line says how long that took."""
-    from apportion import LPLLP, AnchorGraph
-    from apportion._dask.partitions import side_by_side
+    from apportion import LPLLP, AnchorGraph, read_rows
 
     started = time.perf_counter()
     files = sorted((folder / "rows").glob("*.parquet"))
-    tables = [pq.read_table(file) for file in files]
-    bags = np.concatenate([table["bag"].to_numpy() for table in tables])
-    columns = [
-        np.concatenate([table.column(f"x{j:02d}").to_numpy() for table in tables])
-        for j in range(FEATURES)
-    ]
-    X = side_by_side(columns, len(bags))
-    del tables, columns
+    bags = np.concatenate([pq.read_table(file, columns=["bag"])["bag"] for file in files])
+    names = [f"x{j:02d}" for j in range(FEATURES)]
+    X = np.concatenate([read_rows(file, names, dtype=np.float64) for file in files])
     model = LPLLP(AnchorGraph(anchors), random_state=0)
     stages = Stages()
     with progress_callback(stages):

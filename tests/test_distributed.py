@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import pickle
 import signal
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 import warnings
+import zipfile
 from functools import cached_property, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,20 +31,19 @@ from apportion import distributed as estimator
 from apportion._core.decode import Quotas
 from apportion._core.descent import Status
 from apportion._core.dual import SimplexResponse, meet_totals
+from apportion._dask import checkpoint, warn
 from apportion._dask import cluster as cluster_module
 from apportion._dask import labels as on_labels
-from apportion._dask import warn
+from apportion._dask.anchors import HashSample, Rows, learn_anchors, merged
 from apportion._dask.bag_sums import BagSums, OfBags, bag_sums
-from apportion._dask.checkpoint import Checkpoint, _digest
+from apportion._dask.checkpoint import _ARRAYS, _DOCUMENT, Checkpoint, write_checkpoint
 from apportion._dask.cluster import Cluster
 from apportion._dask.decode import Cuts
-from apportion._dask.fit import learn_anchors
-from apportion._dask.footers import choose_features, read_footers
-from apportion._dask.memory import Extent, bytes_a_row, bytes_a_worker, require_memory
-from apportion._dask.output import write_part
-from apportion._dask.sample import Head, Rows, merged
+from apportion._dask.memory import Extent, bytes_per_row, bytes_per_worker, require_memory
+from apportion._dask.output import LabelTable, write_part
 from apportion._dask.spanning import SpanningBags
 from apportion._dask.steps import Answer
+from apportion._io.parquet import choose_features, read_footers
 from apportion._utils.groups import Groups
 from apportion._utils.progress import progress_callback
 from apportion.distributed import LPLLP
@@ -56,6 +57,7 @@ from apportion.exceptions import (
     IsolatedRowsWarning,
     OutputError,
 )
+from apportion.labeling.rows import Supervision, label_rows
 from apportion.persistence import load_model, save_model
 from apportion.supervision.bags import Bags
 from command_line import done, files_of, refused, run, write
@@ -314,7 +316,7 @@ def test_what_a_worker_forgets_is_found_again(at_once, c, kind):
     one, other = (model.label_distributions().compute() for model in found)
     np.testing.assert_allclose(one, other, atol=1e-9)
     assert found[0].n_iter_ == found[1].n_iter_
-    assert len(found[0]._found.rounds) == len(found[1]._found.rounds) > 1
+    assert len(found[0]._fitted.rounds) == len(found[1]._fitted.rounds) > 1
     assert found[0].bag_report_.tied == found[1].bag_report_.tied
 
 
@@ -392,7 +394,7 @@ def test_threads_of_a_worker_may_ask_at_once(known):
         distributed.Client(own, set_as_default=False) as client,
     ):
         model = fitted(known, client, 4)
-        for part in client.gather(model._found.layout.parts):
+        for part in client.gather(model._fitted.layout.parts):
             part._stands, part._rounds = [], {}  # all of it is found again, by several threads
         wanted = [model.labels(), model.label_distributions(), model.labels()]
         labels, soft, again = client.gather(client.compute(wanted))
@@ -447,7 +449,7 @@ def test_an_interrupted_run_goes_on(monkeypatch, two_workers, known, tmp_path):
     model = fitted(known, two_workers, checkpoint=path)
     assert compared(model, known.single, two_workers) == 0
     assert model.n_iter_ == known.single.n_iter_
-    assert len(model._found.state.history) == model.n_iter_ - 4
+    assert len(model._fitted.state.history) == model.n_iter_ - 4
     model.to_parquet(tmp_path / "labels")
     assert [one.name for one in tmp_path.iterdir()] == ["labels"]
 
@@ -477,7 +479,7 @@ def test_a_resumed_run_takes_the_steps_of_a_whole_one(
     np.testing.assert_allclose(
         resumed.label_distributions().compute(), whole.label_distributions().compute(), atol=1e-10
     )
-    assert sum(resumed._found.state.history) < sum(whole._found.state.history)
+    assert sum(resumed._fitted.state.history) < sum(whole._fitted.state.history)
     resumed.close()
     assert list(tmp_path.iterdir()) == []
 
@@ -504,7 +506,7 @@ def test_a_checkpoint_stays_where_iterations_ran_out(monkeypatch, at_once, known
         model.to_parquet(tmp_path / "labels")
     assert path.exists()
     with fitted(known, at_once, checkpoint=path) as model:
-        assert len(model._found.state.history) == model.n_iter_ - 5
+        assert len(model._fitted.state.history) == model.n_iter_ - 5
         assert compared(model, known.single) == 0
     assert not path.exists()
 
@@ -544,8 +546,8 @@ def test_checkpoints_hold_no_rows_and_are_written_now_and_then(at_once, known, t
                     cut(X, 2), bags=bags, proportions=known.totals, client=at_once
                 )
         sizes.append(path.stat().st_size)
-        with np.load(path) as file:
-            assert max(max(file[name].shape, default=0) for name in file.files) < 100
+        arrays = contents(path)[1].values()
+        assert max(max(array.shape, default=0) for array in arrays) < 100
     assert abs(sizes[0] - sizes[1]) < 200
     state = SimpleNamespace()
     waiting = Checkpoint(tmp_path / "none.npz", 1, np.zeros((1, 1)), "run", seconds=1e6)
@@ -619,8 +621,16 @@ def left_behind(known, tmp_path_factory):
         hook(patch, interrupt)
         with pytest.raises(KeyboardInterrupt):
             fitted(known, AtOnce(), checkpoint=path)
+    return contents(path)
+
+
+def contents(path):
+    """Return the numbers and arrays of a checkpoint."""
+    with zipfile.ZipFile(path) as file:
+        document = json.loads(file.read(_DOCUMENT))
     with np.load(path) as file:
-        return {name: file[name] for name in file.files}
+        arrays = {name: file[name] for name in _ARRAYS if name not in document["empty"]}
+    return document, arrays | {name: np.empty(shape) for name, shape in document["empty"].items()}
 
 
 FORGED = {
@@ -637,27 +647,37 @@ FORGED = {
     "no energy": {"energies": lambda a: a[:0]},
     "size": {"size": lambda a: 0.0 * a},
     "text": {"here": lambda a: a.astype(str)},
-    "objects": {"t": lambda a: a.astype(complex)},
-    "rows": {"n_rows": lambda a: -a},
+    "number": {"t": str},
+    "rows": {"n_samples": lambda a: -a},
 }
+
+
+SEALED = ("converged", "nothing to do", "momentum", "size", "rows")
+"""What an archive holds all the same: the digest is looked at before the numbers."""
 
 
 @pytest.mark.parametrize("resealed", [False, True], ids=["kept digest", "new digest"])
 @pytest.mark.parametrize("how", FORGED)
 def test_a_checkpoint_that_was_changed_is_refused(
-    at_once, known, left_behind, tmp_path, how, resealed
+    monkeypatch, at_once, known, left_behind, tmp_path, how, resealed
 ):
     """A digest is over all that the file holds; numbers and shapes are looked at all the same."""
-    arrays = left_behind | {name: change(left_behind[name]) for name, change in FORGED[how].items()}
-    says = "changed after they were written"
-    if resealed:
-        if how == "converged":
-            return  # consistent in itself: the digest alone protects it
-        arrays.pop("digest")
-        arrays["digest"] = np.array(_digest(arrays))
-        says = "no checkpoint that can be used|the checkpoint of other rows"
+    document, arrays = (dict(one) for one in left_behind)
+    for name, change in FORGED[how].items():
+        forged = document if name in document else arrays
+        forged[name] = change(forged[name])
+    says = "changed after they were written|no checkpoint that can be used"
     path = tmp_path / "run.npz"
-    np.savez(path, **arrays)
+    with monkeypatch.context() as patch:
+        if resealed:
+            if how == "converged":
+                return  # consistent in itself: the digest alone protects it
+            document.pop("digest")
+            says = "no checkpoint that can be used|the checkpoint of other rows"
+        else:
+            patch.setattr(checkpoint, "_digest", lambda *_: document["digest"])
+            says = "changed after they were written" if how in SEALED else says
+        write_checkpoint(path, document, arrays)
     with pytest.raises(FileError, match=says) as error:
         fitted(known, at_once, checkpoint=path)
     assert str(error.value).startswith(f"{path}: found ")
@@ -665,7 +685,9 @@ def test_a_checkpoint_that_was_changed_is_refused(
 
 
 def test_a_checkpoint_is_read_as_it_was_written(at_once, known, left_behind, tmp_path):
-    np.savez(tmp_path / "run.npz", **left_behind)
+    document, arrays = left_behind
+    document = {name: value for name, value in document.items() if name != "digest"}
+    write_checkpoint(tmp_path / "run.npz", document, arrays)
     with fitted(known, at_once, checkpoint=tmp_path / "run.npz") as model:
         assert compared(model, known.single) == 0
 
@@ -941,9 +963,14 @@ def wrong_inputs(known, folder):
         "too few bags": (X, bags[:-1], None, ["799 ids", "800, one for every row"]),
         "Dask bags": (X, da.from_array(bags[1:], chunks=99), None, ["799 ids", "800"]),
         "unknown length": (unknown, bags, None, ["unknown length", "compute_chunk_sizes"]),
-        "other chunks": (unknown, da.from_array(bags, chunks=90), None, ["9 chunks", "3, as X"]),
+        "other chunks": (
+            unknown,
+            da.from_array(bags, chunks=90),
+            None,
+            ["9 partitions", "3, as"],
+        ),
         "NaN": (cut(nan, 3), bags, None, ["partition 2, row 166, column 2: found nan", "drop"]),
-        "unknown bag": (X, strange, None, ["bag 'who' (partition 2, row 166)", "add a line"]),
+        "unknown bag": (X, strange, None, ["partition 2, row 166 in bag 'who'", "add a line"]),
         "frame, inf": (
             dd.from_pandas(holed, npartitions=3, sort=False),
             "bag",
@@ -955,13 +982,13 @@ def wrong_inputs(known, folder):
             dd.from_pandas(timed, npartitions=3, sort=False),
             "bag",
             ["x0", "x1"],
-            ["partition 0, column 'x1': found cells that are no numbers (times)"],
+            ["partition 0, column 'x1': found cells that are not numbers (times)"],
         ),
         "no such bags": (lazy, "day", None, ["`bags`: found no column 'day'", "'x0', 'bag'"]),
         "no such feature": (lazy, "bag", ["x9"], ["`features`: found no column 'x9'"]),
-        "no numbers": (lazy, "bag", ["note"], ["partition 0, column 'note'", "no numbers"]),
+        "no numbers": (lazy, "bag", ["note"], ["partition 0, column 'note'", "not numbers"]),
         "bags in memory": (lazy, bags, None, ["`bags`: found a ndarray", "name of a column"]),
-        "series of another length": (lazy, other, None, ["`bags` of partition", "ids"]),
+        "series of another length": (lazy, other, None, ["`bags`, partition", "ids"]),
         "series of other parts": (lazy, lazy["bag"].repartition(npartitions=2), None, ["as X has"]),
         "none in a bag": (X, [None] * 800, None, ["no row that is in a bag"]),
         "no rows": (cut(known.X[:0], 1), [], None, ["`X`: found no rows"]),
@@ -994,12 +1021,16 @@ def test_labels_and_impossible_settings_are_refused(at_once, known):
     with pytest.raises(ValueError, match="leave out y"):
         LPLLP().fit(X, np.zeros(800), **kwargs)
     for alpha in (0.0, 1.0, -1, float("nan")):
-        with pytest.raises(ValueError, match=r"'alpha' parameter of LPLLP must be in \(0, 1\)"):
+        with pytest.raises(
+            ValueError, match=r"'alpha' parameter of LPLLP must be a float in the range \(0, 1\)"
+        ):
             LPLLP(alpha=alpha).fit(X, **kwargs)
     with pytest.raises(ValueError, match="so near to 1 that rounding would decide"):
         LPLLP(alpha=1 - 1e-12).fit(X, **kwargs)
     for tol in (-1.0, None, float("nan")):
-        with pytest.raises(ValueError, match="'tol' parameter of LPLLP must be a number"):
+        with pytest.raises(
+            ValueError, match=r"'tol' parameter of LPLLP must be a float in the range \[0, inf"
+        ):
             LPLLP(tol=tol).fit(X, **kwargs)
     for max_iter in (0, None, 2.5):
         with pytest.raises(ValueError, match="'max_iter' parameter of LPLLP must be an int"):
@@ -1008,6 +1039,8 @@ def test_labels_and_impossible_settings_are_refused(at_once, known):
         LPLLP(0).fit(X, **kwargs)
     with pytest.raises(ValueError, match="'n_nearest' parameter"):
         LPLLP(5, 0).fit(X, **kwargs)
+    with pytest.raises(ValueError, match="'refine' parameter of LPLLP must be a bool"):
+        LPLLP(refine="yes").fit(X, **kwargs)
     with pytest.warns(match="iterations ran out"):
         LPLLP(N_ANCHORS, max_iter=2).fit(X, **kwargs)
 
@@ -1036,10 +1069,10 @@ def broken(folder, how):
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ("cut short", "part-1.parquet: found what cannot be read as Parquet"),
-        ("garbled", "part-1.parquet: found what cannot be read as Parquet"),
-        ("no Parquet", "part-1.parquet: found what cannot be read as Parquet"),
-        ("missing cell", "part-1.parquet, row 7, column 'x2': found nan"),
+        ("cut short", "part-1.parquet: found no whole Parquet file"),
+        ("garbled", "part-1.parquet: found no whole Parquet file"),
+        ("no Parquet", "part-1.parquet: found no whole Parquet file"),
+        ("missing cell", "part-1.parquet, row 7, column 'x2': found an empty cell"),
         ("column", "part-1.parquet: found no column 'x2'"),
     ],
 )
@@ -1055,8 +1088,8 @@ def test_a_worker_names_the_file_that_it_cannot_read(two_workers, known, tmp_pat
     file = broken(folder, "garbled")
     with pytest.raises(FileError) as error:
         LPLLP(N_ANCHORS).fit(folder, bags="bag", proportions=known.totals, client=two_workers)
-    assert str(error.value).startswith(f"{file}: found what cannot be read as Parquet: ")
-    assert "Hint: restore the file, or take it out of the folder." in str(error.value)
+    assert str(error.value).startswith(f"{file}: found no whole Parquet file (")
+    assert "Hint: copy or export the file again." in str(error.value)
 
 
 # --- The parts: multipliers, labels and sums over partitions.
@@ -1230,7 +1263,7 @@ def test_ties_are_counted_as_on_one_machine(at_once, c):
     tied = model.bag_report_.tied["quota"]
     assert tied == single.tied_.sum() > 0
     if c == 2:  # refined, and some rows are tied in the first round alone
-        assert len(model._found.rounds) > 1
+        assert len(model._fitted.rounds) > 1
         last = LPLLP(N_ANCHORS, tol=1e-6, refine=False)
         last.fit(cut(X, 3), bags=bags, proportions=totals, client=at_once)
         assert tied > last.bag_report_.tied["quota"] > 0
@@ -1277,7 +1310,7 @@ def test_any_number_of_answers_is_added_up(n):
     assert type(total) is on_labels.Tally
     np.testing.assert_array_equal(total.assigned, [n * (n - 1) / 2, n])
     assert total.n_tied == n * (n - 1) // 2
-    heads = [Done(Head(1, k, np.array([k], np.uint64))) for k in range(n)]
+    heads = [Done(HashSample(1, k, np.array([k], np.uint64))) for k in range(n)]
     lowest = cluster.total(heads[::-1], merged, 3)
     assert lowest.n_samples == n
     assert lowest.largest == n - 1
@@ -1336,7 +1369,7 @@ def test_rows_for_anchors_do_not_grow_with_partitions():
     client = AtOnce()
     cluster = Cluster(client)
     parts = [dask.delayed(Rows)(X[mine], np.zeros(200, dtype=int)) for mine in rows]
-    n_samples, anchors = learn_anchors(cluster, parts, 2, lambda n: 2)
+    n_samples, anchors = learn_anchors(cluster, parts, AnchorGraph(2))
     assert n_samples == 2400
     assert max(map(longest, client.back)) <= 128
     whole = AnchorGraph(2).fit(X).anchors_
@@ -1350,16 +1383,16 @@ def workers_of(*limits):
 
 def test_too_little_memory_is_said_before_it_is_used(at_once, known):
     run = Extent(10**6, 20, 50, 4, 1000, 5)
-    need = [bytes_a_worker(run, k, 1) for k in (1, 2, 8)]
+    need = [bytes_per_worker(run, k, 1) for k in (1, 2, 8)]
     assert need[0] > need[1] > need[2] > 300 * 2**20
-    assert need[0] > 1e6 * bytes_a_row(4, 5)
-    assert bytes_a_worker(run._replace(n_features=200), 8, 1) > need[2]
-    assert bytes_a_worker(run, 8, 4) > need[2], "threads read side by side"
-    assert bytes_a_worker(run._replace(n_anchors=10_000), 8, 1) > 1.6e9, "what anchors share"
+    assert need[0] > 1e6 * bytes_per_row(4, 5)
+    assert bytes_per_worker(run._replace(n_features=200), 8, 1) > need[2]
+    assert bytes_per_worker(run, 8, 4) > need[2], "threads read side by side"
+    assert bytes_per_worker(run._replace(n_anchors=10_000), 8, 1) > 1.6e9, "what anchors share"
     require_memory(workers_of(need[0]), run)
     require_memory(workers_of(None, 0), run)
     require_memory(workers_of(need[1], need[0]), run)
-    says = "1,000,000 rows of 4 classes in 50 partitions need .* on each of 2 workers"
+    says = "1,000,000 rows in 50 partitions with 4 classes need .* on each of 2 workers"
     with pytest.raises(MemoryError, match=says) as e:
         require_memory(workers_of(need[2], need[0]), run)
     many = int(str(e.value).split("Use ")[1].split()[0])
@@ -1429,14 +1462,74 @@ def test_rows_out_of_reach_and_totals_of_several_answers_are_told():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warn, "_MOST_CELLS", 1)
         model, told = warnings_of(X, mixed, {0: [0.4, 0.6], 1: [0.6, 0.4]}, **settings)
-    assert "several labelings was not asked" in told[AmbiguousTotalsWarning]
+    assert "several labelings is not known" in told[AmbiguousTotalsWarning]
     assert model.unique_ is None
     model, told = warnings_of(X, group, {0: [0.5, 0.5], 1: [0.4, 0.6], 2: [0.3, 0.7]}, **settings)
     assert AmbiguousTotalsWarning not in told, "one bag a group"
     assert model.unique_ is True
 
 
-# --- New rows, on one machine.
+# --- The attributes of one machine, and new rows there.
+
+
+ON_A_CLUSTER_ONLY = {
+    "anchors_": "an attribute of `graph_` on one machine",
+    "status_": "in `solution_` on one machine",
+    "unique_": "in `solution_` on one machine",
+    "energies_": "in `solution_` on one machine",
+    "n_samples_": "the length of `transduction_` on one machine",
+    "n_spanning_": "one machine has one partition",
+    "n_requests_": "what a fit on a cluster costs",
+    "n_tasks_": "what a fit on a cluster costs",
+    "n_gathered_": "what a fit on a cluster costs",
+    "bytes_per_request_": "what a fit on a cluster costs",
+}
+
+
+def attributes_of(model):
+    return {name for name in dir(model) if name.endswith("_") and not name.startswith("_")}
+
+
+def test_a_cluster_has_the_attributes_of_one_machine(at_once, known):
+    import dask.dataframe as dd
+
+    frame = frame_of(known)
+    names = ["x0", "x1", "x2", "x3"]
+    single = on_one_machine(frame[names], known.bags, known.totals, tol=TOL)
+    model = LPLLP(N_ANCHORS, tol=TOL, random_state=3)
+    assert attributes_of(model) == set()
+    lazy = dd.from_pandas(frame, npartitions=3, sort=False)
+    model.fit(lazy, bags="bag", features=names, proportions=known.totals, client=at_once)
+    assert attributes_of(model) == attributes_of(single) | {*ON_A_CLUSTER_ONLY}
+    for name in ("transduction_", "tied_", "bag_codes_"):
+        found = getattr(model, name)
+        assert isinstance(found, da.Array)
+        np.testing.assert_array_equal(found.compute(), getattr(single, name), err_msg=name)
+    soft = model.label_distributions_
+    assert soft.shape == (800, 3)
+    np.testing.assert_allclose(soft.compute(), single.label_distributions_, atol=1e-7)
+    np.testing.assert_array_equal(model.labels().compute(), single.transduction_)
+    np.testing.assert_array_equal(model.classes_, single.classes_)
+    np.testing.assert_array_equal(model.feature_names_in_, single.feature_names_in_)
+    assert model.n_features_in_ == single.n_features_in_ == 4
+    assert model.n_iter_ == single.n_iter_
+    assert type(model.graph_) is type(single.graph_)
+    assert model.graph_choice_.startswith("AnchorGraph")
+    ours, theirs = model.solution_, single.solution_
+    assert (ours.status, ours.unique, ours.n_iter) == (theirs.status, theirs.unique, theirs.n_iter)
+    np.testing.assert_allclose(ours.energies, theirs.energies, rtol=1e-5)
+    assert ours.stationarity < TOL
+    assert ours.residual < 1e-8
+    new = frame[names].iloc[:50]
+    np.testing.assert_array_equal(model.predict(new), single.predict(new))
+    np.testing.assert_allclose(model.predict_proba(new), single.predict_proba(new), atol=1e-6)
+    model.fit(cut(known.X, 2), bags=known.bags, proportions=known.totals, client=at_once)
+    assert not hasattr(model, "feature_names_in_"), "arrays have no names"
+    model.close()
+    with pytest.raises(ValueError, match="The fit was closed"):
+        _ = model.transduction_
+    assert "classes_" in attributes_of(model)
+    assert "transduction_" not in attributes_of(model)
 
 
 @pytest.mark.parametrize("c", [2, 3])
@@ -1478,7 +1571,7 @@ def test_a_local_model_knows_the_names_of_features(at_once, known, tmp_path):
 # --- Labels in files.
 
 
-def test_labels_are_written_a_file_a_partition_in_order(at_once, known, tmp_path):
+def test_labels_are_written_one_file_per_partition_in_order(at_once, known, tmp_path):
     folder = folder_of(known, tmp_path / "rows")
     model = LPLLP(N_ANCHORS, tol=TOL)
     model.fit(
@@ -1494,7 +1587,7 @@ def test_labels_are_written_a_file_a_partition_in_order(at_once, known, tmp_path
     assert sorted(out.iterdir()) == files
     table = pa.concat_tables([pq.read_table(file) for file in files])
     masses = [f"mass_{h}" for h in range(3)]
-    assert table.column_names == ["row", "note", "label", *masses, "confidence"]
+    assert table.column_names == ["row", "note", "label", *masses, "confidence", "reason"]
     np.testing.assert_array_equal(table["row"], np.arange(800))
     np.testing.assert_array_equal(table["label"], known.single.transduction_)
     soft = np.column_stack([table[f"mass_{h}"] for h in range(3)])
@@ -1521,13 +1614,44 @@ def test_labels_are_written_a_file_a_partition_in_order(at_once, known, tmp_path
     model.close()
 
 
+def test_reasons_are_those_of_one_machine(at_once, tmp_path):
+    """Ties, rows alone, rows in no bag, and bags whose totals labels cannot keep."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2)).round(1)
+    X[:30] = X[0]
+    X[44] = 1e6
+    bags = np.array([f"b{k}" for k in np.arange(90) % 5], dtype=object)
+    bags[[50, 51, 52]] = None
+    share = {f"b{k}": {"a": 0.03 + 0.22 * k, "b": 0.97 - 0.22 * k} for k in range(5)}
+    totals = Totals.from_proportions(share)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        single = label_rows(
+            X,
+            Supervision(bags, totals, None, None, {}),
+            apportion.LPLLP(AnchorGraph(12, 1)),
+        )
+        model = LPLLP(12, 1).fit(cut(X, 3), bags=bags, proportions=totals, client=at_once)
+    files = model.to_parquet(tmp_path / "labels")
+    reasons = pa.concat_tables([pq.read_table(file) for file in files])["reason"].to_pylist()
+    theirs = [
+        ";".join(code for code in codes.split(";") if code != "out-of-reach")
+        for codes in single.reasons
+    ]
+    assert reasons == theirs
+    found = {code for codes in reasons for code in codes.split(";") if code}
+    assert {"tie", "isolated", "unbagged"} <= found
+
+
 def test_files_are_written_again_where_a_worker_was_lost(at_once, known, tmp_path):
     model = fitted(known, at_once, 2)
     files = model.to_parquet(tmp_path / "labels")
     left = files[0].read_bytes()
-    found = model._found
+    found = model._fitted
     file = str(files[0])
-    told = found.layout.parts[0], found.point, found.rounds, file, file, None, [0, 1, 2], ()
+    outside = np.zeros((len(known.totals.ids) + 1, 3), dtype=bool)
+    table = LabelTable([0, 1, 2], (), outside, 0.0)
+    told = found.layout.parts[0], found.point, found.rounds, table, None, file, file
     at_once.submit(write_part, *told)
     assert files[0].read_bytes() == left
 
@@ -1716,7 +1840,7 @@ def test_a_command_says_one_paragraph_of_a_broken_file(small_folder):
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
     assert ended.stdout == ""
-    assert ended.stderr.startswith("apportion: rows/1.parquet: found what cannot be read")
+    assert ended.stderr.startswith("apportion: rows/1.parquet: found no whole Parquet file")
     assert ended.stderr.count("\n") == 1, ended.stderr
     assert not (small_folder / "labels").exists()
 
@@ -1763,7 +1887,9 @@ def test_commands_that_cannot_work_are_refused(monkeypatch, small_folder):
     pq.write_table(other, "rows/2.parquet")
     refused(*COMMAND, *out, says="rows/2.parquet: found no column 'x', which rows/0.parquet has")
     (small_folder / "rows" / "2.parquet").unlink()
-    refused(*COMMAND, *out, "--scheduler", "nonsense", says="the scheduler nonsense: found nobody")
+    refused(
+        *COMMAND, *out, "--scheduler", "nonsense", says="the scheduler nonsense: found no answer"
+    )
 
     class Impatient(distributed.Client):
         def __init__(self, address, timeout):
@@ -1775,5 +1901,5 @@ def test_commands_that_cannot_work_are_refused(monkeypatch, small_folder):
         *out,
         "--scheduler",
         "tcp://127.0.0.1:9",
-        says=["the scheduler tcp://127.0.0.1:9: found nobody who answers", "dask scheduler"],
+        says=["the scheduler tcp://127.0.0.1:9: found no answer", "dask scheduler"],
     )

@@ -38,13 +38,13 @@ def test_columns_come_in_the_order_they_are_named(file, dtype):
 
 
 def test_an_empty_cell_is_named(file):
-    with pytest.raises(ValueError, match=r"row 700, column 'gap' of .*: found an empty cell"):
+    with pytest.raises(ValueError, match=r"row 700, column 'gap': found an empty cell"):
         read_rows(file[0])
 
 
 @pytest.mark.parametrize(
     ("columns", "found"),
-    [(["day"], r"column 'day' .*found values of type string"), (["age"], "no such column")],
+    [(["day"], r"column 'day': found values of type string"), (["age"], "no column 'age'")],
 )
 def test_a_column_without_numbers_is_refused(file, columns, found):
     with pytest.raises(ValueError, match=found) as caught:
@@ -81,6 +81,6 @@ def test_columns_are_a_list_of_different_names(file, columns):
 
 def test_a_number_too_large_for_single_precision_is_named(tmp_path):
     pq.write_table(pa.table({"size": [1.0, 1e300]}), tmp_path / "large.parquet")
-    with pytest.raises(ValueError, match=r"row 1, column 'size' .*1e\+300.*dtype=numpy.float64"):
+    with pytest.raises(ValueError, match=r"row 1, column 'size': .*1e\+300.*dtype=numpy.float64"):
         read_rows(tmp_path / "large.parquet")
     assert read_rows(tmp_path / "large.parquet", dtype=np.float64)[1, 0] == 1e300

@@ -1,45 +1,35 @@
-"""LP-LLP on a graph of anchors, over partitions of a Dask cluster."""
+"""LP-LLP on a graph of anchors, over the partitions of a Dask cluster."""
 
 from __future__ import annotations
 
 import logging
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from apportion._core.descent import Status
+from apportion._core.descent import Solution, Status
 from apportion._core.propagation import refuse_nearly_1
-from apportion._dask.checkpoint import (
-    Checkpoint,
-    read_checkpoint,
-    require_fitting,
-    run_of,
-)
+from apportion._core.warn import warn_of_status
+from apportion._dask.anchors import learn_anchors
+from apportion._dask.checkpoint import Checkpoint, read_checkpoint, require_fitting, run_of
 from apportion._dask.cluster import Cluster, client_for
-from apportion._dask.fit import Fitted, fit, learn_anchors
+from apportion._dask.fit import Fitted, fit
 from apportion._dask.layout import lay_out
 from apportion._dask.memory import Extent, require_memory
-from apportion._dask.output import (
-    named_labels,
-    other_parts,
-    refuse_output,
-    soft_labels,
-    write_part,
-)
+from apportion._dask.output import bag_codes, named_labels, soft_labels, tied_rows, write_labels
 from apportion._dask.partitions import Partitions, partitions_of
-from apportion._io.atomic_write import Outputs, require_writable
+from apportion._io.atomic_write import require_writable
+from apportion._utils.typing import AnyArray, FloatArray
 from apportion.bag_report import BagReport
 from apportion.estimators import lp_llp
-from apportion.exceptions import Advice, users_level
+from apportion.exceptions import InputError
 from apportion.graphs import AnchorGraph
 from apportion.graphs._neighbors import FlatSearch
 from apportion.graphs.anchor import usual_scales
@@ -49,13 +39,13 @@ _log = logging.getLogger("apportion")
 
 
 class LPLLP(BaseEstimator):
-    """Label propagation under label proportions, on more rows than one machine can hold.
+    """Label propagation under label proportions, for more rows than one machine can hold.
 
-    The same soft labels as `apportion.LPLLP(AnchorGraph())` finds,
-    `argmin_F ½⟨F, (I - P)F⟩` under every bag's totals, and the same labels, for rows that lie in
-    the partitions of a Dask array, a Dask dataframe or a folder of Parquet files. Bags may lie in
-    several partitions. Rows are never shuffled or gathered: a step sends one number an anchor and
-    class to the partitions, and adds up as many that come back.
+    It finds the soft labels of `apportion.LPLLP(AnchorGraph())`, `argmin_F ½⟨F, (I - P)F⟩` under
+    the totals of every bag, and the same labels, for rows in the partitions of a Dask array, a Dask
+    dataframe or a folder of Parquet files. Bags may lie in several partitions. Rows are never
+    shuffled or gathered: a step sends one number per anchor and class to the partitions, and adds
+    up as many that come back.
 
     Parameters
     ----------
@@ -68,39 +58,58 @@ class LPLLP(BaseEstimator):
     tol : float, default=1e-8
         The length of a step, relative to the soft labels, below which the run has converged.
     max_iter : int, default=2000
-        The most iterations.
+        The largest number of iterations.
     checkpoint : path, optional
-        A file to keep the run in: one that was interrupted, or whose iterations ran out, goes on
-        from it. Of a run that has converged, `to_parquet` and `close` delete it.
+        A file for the state of the run. A run that was interrupted, or whose iterations ran out,
+        continues from it. After a run that has converged, `to_parquet` and `close` delete it.
+    random_state : int, RandomState or None, default=None
+        Not used: nothing is drawn at random.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The classes.
+        The classes, sorted.
+    label_distributions_ : Dask array of shape (n_samples, n_classes)
+        Soft labels, one chunk per partition, in the order of the rows; computed when they are asked
+        for.
+    transduction_ : Dask array of shape (n_samples,)
+        A label for every row, likewise.
+    tied_ : Dask array of bool, of shape (n_samples,)
+        The rows whose label only a tie-break decided, likewise.
+    bag_codes_ : Dask array of int, of shape (n_samples,)
+        The bag of each row, as a position in `bag_report_.ids`; -1 = in no bag.
+    bag_report_ : BagReport
+        Given against assigned per bag and class.
+    diagnosis_ : Diagnosis
+        What the totals can tell apart.
+    solution_ : Solution
+        Status, energies, residuals and whether the answer is unique; its `F` is a Dask array.
+    graph_ : AnchorGraph
+        The graph for new rows. The ties of the fitted rows stay on the workers.
+    graph_choice_ : str
+        Which graph it is, and why.
     anchors_ : ndarray of shape (n_anchors, n_features)
         The anchors.
-    bag_report_ : BagReport
-        Given against assigned.
     n_iter_ : int
-        Iterations.
-    n_samples_ : int
-        Rows.
+        The number of iterations.
+    n_samples_, n_features_in_ : int
+        The number of rows and of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        The names of the features, if X has columns with names.
     status_ : Status
         How the run ended.
     unique_ : bool or None
         Whether the totals have one answer; None if that is not known, which is warned of.
-    diagnosis_ : Diagnosis
-        What the totals can tell apart.
-    n_spanning_ : int
-        Bags that lie in several partitions.
     energies_ : ndarray of shape (n_iter_ + 1,)
         The energy at every iteration.
+    n_spanning_ : int
+        The number of bags that lie in several partitions.
     n_requests_, n_tasks_ : int
-        How often the loop asked, and all tasks that it took.
+        The number of requests of the loop, and of tasks of the whole fit.
     n_gathered_ : int
-        Rows of bags across partitions that were looked at one by one, to cut such bags.
+        The number of rows of bags in several partitions that the driver looked at.
     bytes_per_request_ : int
-        The most that a request of the loop sends to a partition and brings back.
+        The most bytes that a request of the loop sends to a partition and brings back.
 
     Examples
     --------
@@ -112,12 +121,12 @@ class LPLLP(BaseEstimator):
     >>> from distributed import Client
     >>> with Client(processes=False, dashboard_address=None) as client:
     ...     model = LPLLP().fit(X, bags=day, proportions=hours, client=client)
-    ...     model.labels().compute().tolist()
+    ...     model.transduction_.compute().tolist()
     ['sleep', 'sleep', 'tv', 'sleep', 'tv', 'tv']
     """
 
-    _own: ExitStack | None = None
-    _found: Fitted | None = None
+    _own_cluster: ExitStack | None = None
+    _fitted: Fitted | None = None
 
     def __init__(
         self,
@@ -129,6 +138,7 @@ class LPLLP(BaseEstimator):
         tol: float = 1e-8,
         max_iter: int = 2000,
         checkpoint: str | PathLike[str] | None = None,
+        random_state: Any = None,
     ) -> None:
         self.n_anchors = n_anchors
         self.n_nearest = n_nearest
@@ -137,6 +147,7 @@ class LPLLP(BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.checkpoint = checkpoint
+        self.random_state = random_state
 
     def fit(
         self,
@@ -157,68 +168,79 @@ class LPLLP(BaseEstimator):
         y : None
             Labels of single rows cannot be given here.
         bags : Dask array or series, array-like, or str
-            Bag ids; of a dataframe or folder, the column that holds them.
+            Bag ids; for a dataframe or folder, the column that holds them.
         proportions : Totals, dataframe, mapping or array
             The bags' totals.
         features : sequence of str, optional
-            Of a dataframe or folder: the columns to use; by default all numbers but the bags.
+            For a dataframe or folder, the columns to use; by default all numbers but the bags.
         client : distributed.Client, optional
-            The cluster. By default the client that is current; where there is none, a local cluster
-            of one process a core is started, which `close` ends.
+            The cluster. By default the current client; if there is none, a local cluster of one
+            process per core is started, which `close` ends.
 
         Returns
         -------
         LPLLP
+            The fitted estimator.
         """
         if y is not None:
-            raise ValueError("Labels of single rows cannot be given on a cluster: leave out y.")
-        self._check_parameters()
+            raise InputError(
+                "", "labels of single rows", "None on a cluster", "leave out y", parameter="y"
+            )
         graph = AnchorGraph(self.n_anchors, self.n_nearest)
-        graph.wanted_anchors(1)
+        graph.check_parameters()
+        self._unfitted_model()._check_parameters()
+        refuse_nearly_1(self.alpha)
         totals = as_totals(proportions)
         source = partitions_of(X, bags, totals.ids, features)
-        self._found = None
-        client, own = client_for(client)
-        self._own = own or self._own
+        self._fitted = None
+        client, own_cluster = client_for(client)
+        self._own_cluster = own_cluster or self._own_cluster
         try:
             self._fit_on(Cluster(client), source, totals, graph)
         except BaseException:
-            if own is not None:
-                own.close()
-                self._own = None
+            if own_cluster is not None:
+                own_cluster.close()
+                self._own_cluster = None
             raise
         return self
+
+    def _unfitted_model(self) -> lp_llp.LPLLP:
+        """Return the estimator of one machine with the same parameters: it also checks them."""
+        return lp_llp.LPLLP(
+            AnchorGraph(self.n_anchors, self.n_nearest),
+            alpha=self.alpha,
+            refine=self.refine,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
 
     def _fit_on(
         self, cluster: Cluster, source: Partitions, totals: Totals, graph: AnchorGraph
     ) -> None:
+        def check_memory(n_samples: int) -> None:
+            counts = source.n_features, len(source.rows), len(totals.classes)
+            anchors = graph.anchors_for(n_samples), self.n_nearest
+            require_memory(cluster.client, Extent(n_samples, *counts, *anchors))
+
+        settings = {"alpha": self.alpha, "n_anchors": self.n_anchors, "n_nearest": self.n_nearest}
+        run = run_of(totals, len(source.rows), **settings)
         path = None if self.checkpoint is None else Path(self.checkpoint)
         if path is not None:
             require_writable(path, force=True)
-        run = run_of(
-            totals,
-            len(source.rows),
-            alpha=self.alpha,
-            n_anchors=self.n_anchors,
-            n_nearest=self.n_nearest,
-        )
-        resume = None
         if source.n_samples is not None:
-            self._require_memory(cluster, source, source.n_samples, totals, graph)
+            check_memory(source.n_samples)
+        resume = None
         if path is not None and path.exists():
             n_samples, anchors, resume = read_checkpoint(path, run, source.n_features)
-            _log.info("going on from %s, after %d iterations", path, len(resume.energies) - 1)
+            _log.info("continuing from %s, after %d iterations", path, len(resume.energies) - 1)
         else:
-            n_samples, anchors = learn_anchors(
-                cluster, source.rows, graph.wanted_anchors(10**12), graph.wanted_anchors
-            )
+            n_samples, anchors = learn_anchors(cluster, source.rows, graph)
         if source.n_samples is None:
-            self._require_memory(cluster, source, n_samples, totals, graph)
-        passed = (lambda state: None) if path is None else Checkpoint(path, n_samples, anchors, run)
+            check_memory(n_samples)
         layout = lay_out(cluster, source.rows, totals, anchors, self.n_nearest)
         if path is not None and resume is not None:
             require_fitting(path, resume, layout)
-        found = fit(
+        fitted = fit(
             cluster,
             layout,
             alpha=self.alpha,
@@ -226,98 +248,150 @@ class LPLLP(BaseEstimator):
             max_iter=self.max_iter,
             refine=self.refine,
             resume=resume,
-            passed=passed,
+            passed=(lambda state: None)
+            if path is None
+            else Checkpoint(path, n_samples, anchors, run),
         )
-        self._keep(found, totals, source, cluster)
+        self._store(fitted, totals, source, cluster)
 
-    def _require_memory(
-        self,
-        cluster: Cluster,
-        source: Partitions,
-        n_samples: int,
-        totals: Totals,
-        graph: AnchorGraph,
-    ) -> None:
-        require_memory(
-            cluster.client,
-            Extent(
-                n_samples=n_samples,
-                n_features=source.n_features,
-                n_partitions=len(source.rows),
-                n_classes=len(totals.classes),
-                n_anchors=graph.wanted_anchors(n_samples),
-                n_nearest=self.n_nearest,
-            ),
-        )
-
-    def _check_parameters(self) -> None:
-        if not 0.0 < self.alpha < 1.0:
-            raise ValueError(
-                f"The 'alpha' parameter of LPLLP must be in (0, 1). Got {self.alpha!r}."
-            )
-        refuse_nearly_1(self.alpha)
-        if not isinstance(self.tol, Real) or not self.tol >= 0.0:
-            raise ValueError(
-                f"The 'tol' parameter of LPLLP must be a number of at least 0. Got {self.tol!r}."
-            )
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise ValueError(
-                "The 'max_iter' parameter of LPLLP must be an int of at least 1. "
-                f"Got {self.max_iter!r}."
-            )
-
-    def _keep(self, found: Fitted, totals: Totals, source: Partitions, cluster: Cluster) -> None:
+    def _store(self, fitted: Fitted, totals: Totals, source: Partitions, cluster: Cluster) -> None:
+        layout, state = fitted.layout, fitted.state
         self.classes_ = totals.classes
-        layout = found.layout
         self.anchors_ = layout.anchors
-        self.status_ = found.status
-        self.energies_ = np.array(found.state.energies)
-        self.n_iter_ = len(found.state.energies) - 1
+        self.status_ = fitted.status
+        self.energies_ = np.array(state.energies)
+        self.n_iter_ = len(state.energies) - 1
         self.n_samples_ = layout.n_samples
         self.n_spanning_ = int(layout.several.sum())
-        self.unique_ = found.unique
-        self.diagnosis_ = found.diagnosis
-        self.n_requests_ = sum(found.state.history)
-        self.bytes_per_request_ = found.bytes_per_request
+        self.unique_ = fitted.unique
+        self.diagnosis_ = fitted.diagnosis
+        self.n_requests_ = sum(state.history)
+        self.bytes_per_request_ = fitted.bytes_per_request
         self.n_tasks_ = cluster.n_tasks
-        self.n_gathered_ = found.n_gathered
-        there = layout.sizes > 0
+        self.n_gathered_ = fitted.n_gathered
+        used = layout.sizes > 0
         self.bag_report_ = BagReport(
-            ids=tuple(bag for bag, has_rows in zip(totals.ids, there, strict=True) if has_rows),
+            ids=tuple(totals.ids[position] for position in np.flatnonzero(used)),
             classes=totals.classes,
-            sizes=layout.sizes[there].astype(np.intp),
-            lower=layout.lower[there],
-            upper=layout.upper[there],
-            assigned={"quota": found.assigned[there]},
+            sizes=layout.sizes[used].astype(np.intp),
+            lower=layout.lower[used],
+            upper=layout.upper[used],
+            assigned={"quota": fitted.assigned[used]},
             decode="quota",
-            tied={"quota": found.n_tied},
+            tied={"quota": fitted.n_tied},
         )
-        self._found, self._source, self._cluster = found, source, cluster
-        if found.status is not Status.CONVERGED:
-            status = found.status.value
-            warnings.warn(
-                Advice(
-                    f"LP-LLP {status.facts}", f"{status.hint} (after {self.n_iter_} iterations)."
-                ),
-                ConvergenceWarning,
-                stacklevel=users_level(),
-            )
+        self._model = self._fitted_model(fitted, source)
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        for name in ("graph_", "graph_choice_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self._model, name):
+                setattr(self, name, getattr(self._model, name))
+        self._fitted, self._source, self._cluster = fitted, source, cluster
+        warn_of_status(fitted.status, self.n_iter_)
+
+    def _fitted_model(self, fitted: Fitted, source: Partitions) -> lp_llp.LPLLP:
+        """Return the estimator of one machine, fitted as far as new rows need it."""
+        layout, model = fitted.layout, self._unfitted_model()
+        state = {
+            "anchors": layout.anchors,
+            "usual_scales": usual_scales(layout.census, FlatSearch(layout.anchors)),
+            "anchor_is_row": layout.census.n_equal > 0,
+        }
+        parameters = {"n_anchors": self.n_anchors, "n_nearest": self.n_nearest}
+        labels = fitted.state.here / layout.masses[:, None]
+        if len(layout.classes) == 2:
+            labels = np.hstack([1.0 - labels, labels])
+        answers = {"voices": labels, "overall": layout.overall}
+        model._restore(layout.classes, AnchorGraph.from_state(parameters, state), answers)
+        model.n_features_in_ = layout.anchors.shape[1]
+        if source.features is not None:
+            model.feature_names_in_ = np.array(source.features, dtype=object)
+        model.graph_choice_ = "AnchorGraph: fitted on a cluster"
+        return model
+
+    @property
+    def transduction_(self) -> Any:
+        """The labels as a Dask array."""
+        fitted = self._partitions()
+        state = fitted.point, fitted.rounds, self.classes_
+        return self._lazy(named_labels, *state, dtype=self.classes_.dtype)
+
+    @property
+    def label_distributions_(self) -> Any:
+        """The soft labels as a Dask array."""
+        return self._lazy(soft_labels, self._partitions().point, width=(len(self.classes_),))
+
+    @property
+    def tied_(self) -> Any:
+        """The rows whose label only a tie-break decided, as a Dask array."""
+        fitted = self._partitions()
+        return self._lazy(tied_rows, fitted.point, fitted.rounds, dtype=bool)
+
+    @property
+    def bag_codes_(self) -> Any:
+        """The bag of each row, as a Dask array."""
+        return self._lazy(bag_codes, self._partitions().layout.sizes > 0, dtype=np.intp)
+
+    @property
+    def solution_(self) -> Solution:
+        """How the soft labels were reached."""
+        fitted = self._partitions()
+        return Solution(
+            F=self.label_distributions_,
+            status=fitted.status,
+            n_iter=self.n_iter_,
+            energies=self.energies_,
+            stationarity=self.alpha * fitted.state.leap / fitted.state.size,
+            residual=fitted.state.residual,
+            unique=fitted.unique,
+        )
 
     def labels(self) -> Any:
-        """Return the labels as a Dask array, a chunk a partition, in the order of the rows."""
-        found = self._fitted()
-        return self._lazily(
-            named_labels, found.point, found.rounds, self.classes_, dtype=self.classes_.dtype
-        )
+        """Return the labels as a Dask array, one chunk per partition: `transduction_`."""
+        return self.transduction_
 
     def label_distributions(self) -> Any:
-        """Return the soft labels as a Dask array, a chunk a partition."""
-        return self._lazily(soft_labels, self._fitted().point, columns=len(self.classes_))
+        """Return the soft labels as a Dask array: `label_distributions_`."""
+        return self.label_distributions_
+
+    def predict(self, X: Any, *, bags: Any = None, proportions: Any = None) -> AnyArray:
+        """Return a label for every new row, on this machine; see `apportion.LPLLP.predict`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New rows.
+        bags, proportions : optional
+            Bag ids and totals of the new rows, if these are known.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self.local_model().predict(X, bags=bags, proportions=proportions)
+
+    def predict_proba(self, X: Any, *, bags: Any = None, proportions: Any = None) -> FloatArray:
+        """Return soft labels of new rows, on this machine; see `apportion.LPLLP.predict_proba`.
+
+        Parameters
+        ----------
+        X, bags, proportions
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return self.local_model().predict_proba(X, bags=bags, proportions=proportions)
 
     def to_parquet(
         self, folder: str | PathLike[str], *, keep: Sequence[str] = (), force: bool = False
     ) -> list[Path]:
-        """Write the labels, a file for every partition, by the workers that hold them.
+        """Write the labels, one file per partition, by the workers that hold them.
+
+        A file has the columns that are kept, `label`, one `mass_…` per class, `confidence` and
+        `reason`: the codes `tie`, `isolated`, `unbagged` and `outside-interval` of the command
+        line, joined by semicolons. The code `out-of-reach` is not written; a warning counts such
+        rows.
 
         All files take their places together once every partition is written. If one cannot be
         written, the folder is as it was.
@@ -325,95 +399,43 @@ class LPLLP(BaseEstimator):
         Parameters
         ----------
         folder : path
-            A folder that every worker and this process can reach; made if it is not there.
+            A folder that every worker and this process can reach; made if it does not exist.
         keep : sequence of str
             Columns of the Parquet files that were read, such as ids, to put beside the labels.
         force : bool, default=False
-            Whether labels that are there may be replaced: all of them, so that none of an earlier
-            run stays among the new ones. Other files stay.
+            Whether existing labels may be replaced: all of them, so that none of an earlier run
+            stays among the new ones. Other files stay.
 
         Returns
         -------
         list of Path
             The files, in the order of the partitions.
         """
-        found = self._fitted()
-        names = [file.name for file in self._source.files or ()] or [
-            f"part-{k:05d}.parquet" for k in range(len(self._source.rows))
-        ]
-        read, classes, kept = self._source.files, self.classes_.tolist(), tuple(keep)
-        to = Path(folder)
-        refuse_output(to, names, read, kept, classes, force)
-        files = [to / name for name in names]
-        sources = [None] * len(files) if read is None else [str(one.absolute()) for one in read]
-        told = found.point, found.rounds
-        with Outputs(force=force) as outputs:
-            outputs.make_folder(to)
-            drafts = outputs.temporary_folder(to).absolute()
-            writing = [
-                self._cluster.on_one(
-                    write_part,
-                    part,
-                    *told,
-                    str(drafts / file.name),
-                    str(file.absolute()),
-                    source,
-                    classes,
-                    kept,
-                )
-                for part, file, source in zip(found.layout.parts, files, sources, strict=True)
-            ]
-            self._cluster.gather(writing)
-            for file in files:
-                outputs.add(drafts / file.name, file)
-            for file in other_parts(to, names) if force else ():
-                outputs.remove(file)
-        self._forget_checkpoint()
+        fitted = self._partitions()
+        files = write_labels(self._cluster, fitted, self._source, Path(folder), keep, force)
+        self._delete_checkpoint()
         return files
 
-    def _forget_checkpoint(self) -> None:
-        done = self._found is not None and self._found.status is Status.CONVERGED
-        if self.checkpoint is not None and done:
-            Path(self.checkpoint).unlink(missing_ok=True)
-
     def local_model(self) -> lp_llp.LPLLP:
-        """Return a model that predicts new rows on one machine, and that `save_model` can keep.
+        """Return a model that predicts new rows on one machine, and that `save_model` can store.
 
-        It holds the anchors and what they say, as `apportion.LPLLP(AnchorGraph())` would after the
-        same fit; of the rows, it knows nothing.
+        It holds the anchors and their soft labels, as `apportion.LPLLP(AnchorGraph())` would after
+        the same fit; it knows nothing of the rows.
+
+        Returns
+        -------
+        apportion.LPLLP
         """
-        found, layout = self._fitted(), self._fitted().layout
-        settings: dict[str, Any] = {"n_anchors": self.n_anchors, "n_nearest": self.n_nearest}
-        state = {
-            "anchors": layout.anchors,
-            "usual_scales": usual_scales(layout.near, FlatSearch(layout.anchors)),
-            "anchor_is_row": layout.near.same > 0,
-        }
-        model = lp_llp.LPLLP(
-            AnchorGraph(**settings),
-            alpha=self.alpha,
-            refine=self.refine,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
-        voices = found.state.here / layout.masses[:, None]
-        if len(self.classes_) == 2:
-            voices = np.hstack([1.0 - voices, voices])
-        graph = AnchorGraph.from_state(settings, state)
-        model._restore(self.classes_, graph, {"voices": voices, "overall": layout.overall})
-        model.n_features_in_ = layout.anchors.shape[1]
-        if self._source.features is not None:
-            model.feature_names_in_ = np.array(self._source.features, dtype=object)
-        model.graph_choice_ = "AnchorGraph: fitted on a cluster"
-        return model
+        check_is_fitted(self, "classes_")
+        return self._model
 
     def close(self) -> None:
         """Let go of the partitions, and end the local cluster that `fit` may have started."""
-        self._forget_checkpoint()
-        self._found = None
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        self._delete_checkpoint()
+        self._fitted = None
+        if self._own_cluster is not None:
+            self._own_cluster.close()
+            self._own_cluster = None
 
     def __enter__(self) -> Self:
         return self
@@ -421,24 +443,33 @@ class LPLLP(BaseEstimator):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _fitted(self) -> Fitted:
-        check_is_fitted(self, "classes_")
-        if self._found is None:
-            raise ValueError("The fit was closed: its partitions are gone. Fit anew.")
-        return self._found
+    def _delete_checkpoint(self) -> None:
+        converged = self._fitted is not None and self._fitted.status is Status.CONVERGED
+        if self.checkpoint is not None and converged:
+            Path(self.checkpoint).unlink(missing_ok=True)
 
-    def _lazily(
-        self, work: Any, *told: Any, columns: int | None = None, dtype: Any = np.float64
+    def _partitions(self) -> Fitted:
+        """Return what the partitions answer from, unless they are gone."""
+        check_is_fitted(self, "classes_")
+        if self._fitted is None:
+            raise NotFittedError("The fit was closed: its partitions are gone. Fit again.")
+        return self._fitted
+
+    def _lazy(
+        self,
+        work: Callable[..., Any],
+        *arguments: Any,
+        width: tuple[int, ...] = (),
+        dtype: Any = np.float64,
     ) -> Any:
+        """Return `work(part, *arguments)` of all partitions as one Dask array."""
         import dask.array as da
         from dask import delayed
 
-        found = self._fitted()
-        lazily = delayed(work, pure=False)
-        wide = () if columns is None else (columns,)
+        layout, lazily = self._partitions().layout, delayed(work, pure=False)
         return da.concatenate(
             [
-                da.from_delayed(lazily(part, *told), (n, *wide), dtype)
-                for part, n in zip(found.layout.parts, found.layout.lengths, strict=True)
+                da.from_delayed(lazily(part, *arguments), (n_samples, *width), dtype)
+                for part, n_samples in zip(layout.parts, layout.lengths, strict=True)
             ]
         )

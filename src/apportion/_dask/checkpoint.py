@@ -1,11 +1,11 @@
-"""Where a run was, in a file: anchors, multipliers and reduced sums, never rows."""
+"""The state of a run in a file: anchors, multipliers and reduced sums, never rows."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 import time
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,23 +15,23 @@ import numpy as np
 from apportion._dask.layout import Layout
 from apportion._dask.loop import State
 from apportion._dask.part import Point
+from apportion._io.archive import Stored, open_zip, write_zip
 from apportion._io.atomic_write import replacing
 from apportion._utils.typing import AnyArray, FloatArray
-from apportion.exceptions import FileError
+from apportion.exceptions import FileError, InputError
 from apportion.supervision.totals import Totals
 
-_ARRAYS = ("here", "before")
-_NUMBERS = ("t", "momentum", "size", "leap", "slack", "residual")
-_KINDS = {"rows_digest": "U", "run": "U", "n_rows": "i"}
-_NOT_ONE = (
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    EOFError,
-    zipfile.BadZipFile,
+_DOCUMENT = "checkpoint.json"
+_NUMBERS = {"t": 1.0, "size": sys.float_info.min} | dict.fromkeys(
+    ("momentum", "leap", "slack", "residual"), 0.0
 )
+"""The numbers of a state, and the least value of each."""
+
+_POINTS = ("point", "point_before")
+_ARRAYS = {"anchors": ("anchors", "features"), "energies": ("points",)}
+_ARRAYS |= dict.fromkeys(("here", "before", "point_B", "point_before_B"), ("used", "columns"))
+_ARRAYS |= {f"{name}_multipliers": ("spanning bags", "classes") for name in _POINTS}
+"""The arrays, and what their lengths count."""
 
 
 class Checkpoint:
@@ -42,11 +42,11 @@ class Checkpoint:
     path : path
         The file.
     n_samples : int
-        The rows of the run.
+        The number of rows of the run.
     anchors : ndarray of shape (n_anchors, n_features)
         The anchors of the run.
     run : str
-        What the run is of: see `run_of`.
+        What the run depends on, see `run_of`.
     seconds : float
         The least time between two writings.
     """
@@ -54,113 +54,121 @@ class Checkpoint:
     def __init__(
         self, path: Path, n_samples: int, anchors: FloatArray, run: str, seconds: float = 5.0
     ) -> None:
-        self._path, self._n_rows, self._anchors, self._run = path, n_samples, anchors, run
+        self._path, self._n_samples, self._anchors, self._run = path, n_samples, anchors, run
         self._seconds, self._last = seconds, -np.inf
 
     def __call__(self, state: State) -> None:
-        """Write where the run is, if that was not done just now."""
+        """Write the state, unless that was done just now."""
         if time.monotonic() - self._last < self._seconds:
             return
-        arrays: dict[str, Any] = {name: getattr(state, name) for name in _ARRAYS}
-        arrays |= {name: np.array(getattr(state, name)) for name in _NUMBERS}
-        for name, point in (("point", state.point), ("point_before", state.point_before)):
-            arrays |= {f"{name}_B": point.B, f"{name}_multipliers": point.multipliers}
-        arrays |= {"energies": np.array(state.energies), "anchors": self._anchors}
-        arrays |= {"rows_digest": np.array(state.rows_digest), "run": np.array(self._run)}
-        arrays["n_rows"] = np.array(self._n_rows)
-        arrays["digest"] = np.array(_digest(arrays))
-        with replacing(self._path, force=True) as temporary, temporary.open("wb") as file:
-            np.savez(file, **arrays)
+        document: dict[str, Any] = {name: float(getattr(state, name)) for name in _NUMBERS}
+        document |= {"run": self._run, "rows_digest": state.rows_digest}
+        document["n_samples"] = self._n_samples
+        arrays = {"anchors": self._anchors, "energies": np.array(state.energies)}
+        arrays |= {"here": state.here, "before": state.before}
+        for name in _POINTS:
+            point = getattr(state, name)._asdict()
+            arrays |= {f"{name}_{field}": array for field, array in point.items()}
+        with replacing(self._path, force=True) as temporary:
+            write_checkpoint(temporary, document, arrays)
         self._last = time.monotonic()
 
 
-def run_of(totals: Totals, n_partitions: int, **settings: Any) -> str:
-    """Return a digest of what a run's state depends on, beside the rows."""
-    told = hashlib.sha256(repr((totals.ids, totals.classes.tolist(), n_partitions)).encode())
-    told.update(totals.lower.tobytes() + totals.upper.tobytes())
-    told.update(repr((totals.unit, totals.normalize, sorted(settings.items()))).encode())
-    return told.hexdigest()
+def write_checkpoint(path: Path, document: Mapping[str, Any], arrays: dict[str, AnyArray]) -> None:
+    """Write numbers and arrays, sealed with a digest of all of them."""
+    # An archive holds no empty arrays: their shapes are among the numbers.
+    empty = {name: array.shape for name, array in arrays.items() if not array.size}
+    document = {**document, "empty": empty}
+    document["digest"] = _digest(document, arrays)
+    stored = {name: array for name, array in arrays.items() if array.size}
+    write_zip(path, document, stored, _DOCUMENT)
 
 
-def _digest(arrays: Mapping[str, AnyArray]) -> str:
+def _digest(document: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> str:
     """Return a digest of all that a checkpoint holds."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
-        whole.update(repr((name, array.dtype.str, array.shape)).encode() + array.tobytes())
-    return whole.hexdigest()
+        digest.update(repr((name, array.dtype.str, array.shape)).encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def run_of(totals: Totals, n_partitions: int, **settings: Any) -> str:
+    """Return a digest of what the state of a run depends on, beside the rows."""
+    digest = hashlib.sha256(repr((totals.ids, totals.classes.tolist(), n_partitions)).encode())
+    digest.update(totals.lower.tobytes() + totals.upper.tobytes())
+    digest.update(repr((totals.unit, totals.normalize, sorted(settings.items()))).encode())
+    return digest.hexdigest()
 
 
 def read_checkpoint(path: Path, run: str, n_features: int) -> tuple[int, FloatArray, State]:
-    """Return the rows, the anchors and the state of an interrupted run.
+    """Return the number of rows, the anchors and the state of an interrupted run.
 
-    Nothing is believed unchecked: a file that was changed, or whose numbers no run could have
-    left behind, is refused.
+    Everything is checked: a file that was changed, or whose numbers no run could have left behind,
+    is refused.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        if str(arrays.pop("digest")) != _digest(arrays):
-            raise ValueError("its contents were changed after they were written")
-        _require_numbers(arrays, n_features)
-        numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
+        document, arrays = _read(path, n_features)
+        n_samples, same_run = document["n_samples"], document["run"] == run
+        points: dict[str, Any] = {
+            name: Point(arrays[f"{name}_B"], arrays[f"{name}_multipliers"]) for name in _POINTS
+        }
         state = State(
-            **{name: arrays[name] for name in _ARRAYS},
-            **numbers,
-            point=Point(arrays["point_B"], arrays["point_multipliers"]),
-            point_before=Point(arrays["point_before_B"], arrays["point_before_multipliers"]),
+            here=arrays["here"],
+            before=arrays["before"],
             energies=arrays["energies"].tolist(),
-            rows_digest=str(arrays["rows_digest"]),
+            rows_digest=document["rows_digest"],
+            **points,
+            **{name: document[name] for name in _NUMBERS},
         )
-        n_samples, anchors = int(arrays["n_rows"]), arrays["anchors"]
-        same = str(arrays["run"]) == run
-    except _NOT_ONE as error:
-        raise FileError(
-            str(path),
-            f"no checkpoint that can be used: {error}",
-            "a checkpoint that an interrupted run left behind",
-            "delete it to begin anew",
-        ) from None
-    if not same:
-        raise FileError(
-            str(path),
-            "the checkpoint of another run",
-            "one of the same rows, partitions, totals and settings",
-            "delete it to begin anew, or name another file",
-        )
-    return n_samples, anchors, state
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        why = error.found if isinstance(error, InputError) else error
+        raise _refused(path, f"no checkpoint that can be used: {why}") from None
+    if not same_run:
+        raise _refused(path, "the checkpoint of another run")
+    return n_samples, arrays["anchors"], state
 
 
-def _require_numbers(arrays: Mapping[str, AnyArray], n_features: int) -> None:
-    """Raise a ValueError for numbers that no run leaves behind."""
-    for name, array in arrays.items():
-        kind = _KINDS.get(name, "f")
-        if array.dtype.kind != kind or (kind == "f" and not np.isfinite(array).all()):
-            raise ValueError(f"{name!r} holds something other than finite numbers or text")
-    anchors = arrays["anchors"]
-    if anchors.ndim != 2 or not len(anchors) or anchors.shape[1] != n_features:
-        raise ValueError(f"anchors of shape {anchors.shape} for {n_features} features")
-    least = {"t": 1.0, "size": sys.float_info.min, "n_rows": 1}
-    for name in (*_NUMBERS, "n_rows"):
-        if float(arrays[name]) < least.get(name, 0.0):
-            raise ValueError(f"{name!r} is {float(arrays[name]):g}")
-    if not arrays["momentum"] < 1.0 or arrays["energies"].ndim != 1 or not arrays["energies"].size:
-        raise ValueError("a momentum or energies that no run has")
+def _read(path: Path, n_features: int) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """Return the numbers and arrays of a file; raise an error for what no run leaves behind."""
+    lengths = {"features": n_features}
+    with open_zip(path) as file:
+        document = file.json(_DOCUMENT)
+        digest = document.pop("digest")
+        arrays = {
+            name: np.empty(document["empty"][name])
+            if 0 in document["empty"].get(name, ())
+            else file.array(name, Stored(words, ("<f8",)), lengths)
+            for name, words in _ARRAYS.items()
+        }
+    if digest != _digest(document, arrays):
+        raise ValueError("its contents were changed after they were written")
+    for name, least in {**_NUMBERS, "n_samples": 1}.items():
+        number = document[name]
+        if type(number) not in (int, float) or not least <= number < np.inf:
+            raise ValueError(f"{name!r} is {number!r}")
+    if document["momentum"] >= 1.0 or not arrays["energies"].size or not arrays["anchors"].size:
+        raise ValueError("a momentum, energies or anchors that no run has")
+    return document, arrays
 
 
 def require_fitting(path: Path, state: State, layout: Layout) -> None:
-    """Raise unless a checkpoint's state is one of these rows, bags and partitions."""
+    """Raise unless the state of a checkpoint is one of these rows, bags and partitions."""
     n_classes = len(layout.classes)
-    shape = len(layout.masses), 1 if n_classes == 2 else n_classes
-    across = len(layout.across.sizes), n_classes
-    points = state.point, state.point_before
-    fits = state.rows_digest == layout.rows_digest
-    fits &= state.here.shape == state.before.shape == shape
-    fits &= all(one.B.shape in ((0, 0), shape) for one in points)
-    fits &= all(one.multipliers.shape == across for one in points)
+    sums = len(layout.masses), 1 if n_classes == 2 else n_classes
+    multipliers = len(layout.across.sizes), n_classes
+    fits = (
+        state.rows_digest == layout.rows_digest and state.here.shape == state.before.shape == sums
+    )
+    for point in (state.point, state.point_before):
+        fits &= point.B.shape in ((0, 0), sums) and point.multipliers.shape == multipliers
     if not fits:
-        raise FileError(
-            str(path),
-            "the checkpoint of other rows, bags or partitions",
-            "that of a run of these",
-            "delete it to begin anew, or name another file",
-        )
+        raise _refused(path, "the checkpoint of other rows, bags or partitions")
+
+
+def _refused(path: Path, found: str) -> FileError:
+    return FileError(
+        str(path),
+        found,
+        "the checkpoint of an interrupted run of the same rows, partitions, totals and settings",
+        "delete it to begin anew, or name another file",
+    )

@@ -1,4 +1,4 @@
-"""Work on partitions, and sums of what they answer, on any Dask cluster."""
+"""Functions of partitions, and sums of their results, on any Dask cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from apportion._dask.steps import added
 from apportion._utils.memory import free_bytes
 from apportion._utils.progress import report_progress
 from apportion._utils.threads import n_threads
@@ -18,13 +17,30 @@ from apportion.exceptions import ClusterError, InputError, counted
 _log = logging.getLogger("apportion")
 
 _BRANCHES = 8
+"""How many results are added up by one task."""
 
 _KEEP_MEMORY = {
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 2**30,
     "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 2**30,
 }
-"""Dask lets workers give every large array's memory back at once, and clear it when they get it
-again; `benchmarks/cluster.py --give-back` shows what that costs."""
+"""By default Dask's workers return the memory of every large array at once, and clear it when they
+get it again; `benchmarks/cluster.py --give-back` shows what that costs."""
+
+
+def added(answers: list[Any]) -> Any:
+    """Return numbers, arrays or tuples of these added up, field by field.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> added([(1, (2.0, np.array([1, 2]))), (10, (20.0, np.array([10, 20])))])
+    (11, (22.0, array([11, 22])))
+    """
+    first = answers[0]
+    if not isinstance(first, tuple):
+        return sum(answers[1:], first)
+    fields = [added(list(values)) for values in zip(*answers, strict=True)]
+    return type(first)(*fields) if hasattr(first, "_fields") else tuple(fields)
 
 
 def _itself(value: Any) -> Any:
@@ -32,10 +48,10 @@ def _itself(value: Any) -> Any:
 
 
 class Cluster:
-    """Functions run on every partition; answers come back added up in a tree.
+    """Runs functions on every partition, and adds their results up in a tree.
 
-    Nothing is scattered: what is sent lies in the task that hands it on, so that a worker that is
-    lost takes nothing with it that could not be found again.
+    Nothing is scattered. A value that is sent is part of the task that passes it on, so that all
+    that is lost with a worker can be computed again.
     """
 
     def __init__(self, client: Any) -> None:
@@ -44,7 +60,7 @@ class Cluster:
         self._homes: dict[Any, str] = {}
 
     def send(self, value: Any) -> Any:
-        """Return something small as a future, which tasks can share."""
+        """Return a small value as a future that tasks can share."""
         self.n_tasks += 1
         return self.client.submit(_itself, value, pure=False, priority=10)
 
@@ -52,48 +68,48 @@ class Cluster:
         self, work: Callable[..., Any], partitions: Sequence[Any], *shared: Any
     ) -> list[Any]:
         """Return the futures of `work(partition, *shared)`."""
-        return [self.on_one(work, one, *shared) for one in partitions]
+        return [self.on_one(work, partition, *shared) for partition in partitions]
 
     def on_one(self, work: Callable[..., Any], partition: Any, *shared: Any) -> Any:
-        """Return the future of `work(partition, *shared)`, done where the partition is at home."""
+        """Return the future of `work(partition, *shared)`, computed where the partition is."""
         self.n_tasks += 1
         home = self._homes.get(partition.key)
         where = {} if home is None else {"workers": [home], "allow_other_workers": True}
         return self.client.submit(work, partition, *shared, pure=False, **where)
 
     def settle(self, partitions: Sequence[Any]) -> None:
-        """Let partitions be worked on where they are now: what they remember does not travel."""
-        places = self.client.who_has(partitions)
-        self._homes = {key: workers[0] for key, workers in places.items() if workers}
+        """Compute functions of partitions where these are now: their caches do not travel."""
+        holders = self.client.who_has(partitions)
+        self._homes = {key: workers[0] for key, workers in holders.items() if workers}
 
     def on_each_read(
         self, work: Callable[..., Any], partitions: Sequence[Any], *shared: Any
     ) -> list[Any]:
-        """Return the futures of `work(rows, *shared)`; rows are read for it, and let go."""
+        """Return the futures of `work(rows, *shared)`; rows are read for it, and not kept."""
         from dask import delayed
 
         self.n_tasks += 2 * len(partitions)
         lazily = delayed(work, pure=False)
-        return list(self.client.compute([lazily(one, *shared) for one in partitions]))
+        return list(self.client.compute([lazily(rows, *shared) for rows in partitions]))
 
     def total(self, answers: Sequence[Any], join: Callable[..., Any] = added, *more: Any) -> Any:
-        """Return what partitions answered, joined in a tree whose top is here.
+        """Return the results of partitions, joined in a tree whose root is this process.
 
         Parameters
         ----------
         answers : sequence of futures
-            At least one.
+            The results, at least one.
         join : callable
-            Joins a list of answers.
+            Joins a list of results.
         *more
-            What it takes beside them.
+            Further arguments of `join`.
         """
         return join(self.gather(self.joined(answers, join, *more)), *more)
 
     def joined(
         self, answers: Sequence[Any], join: Callable[..., Any] = added, *more: Any
     ) -> list[Any]:
-        """Return the futures of a few answers that many were joined to."""
+        """Return the futures of the few results that many were joined to."""
         level = list(answers)
         while len(level) > _BRANCHES:
             self.n_tasks += -(-len(level) // _BRANCHES)
@@ -104,39 +120,39 @@ class Cluster:
         return level
 
     def gather(self, futures: list[Any]) -> list[Any]:
-        """Return what futures hold."""
+        """Return the values of futures."""
         distributed = _distributed()
         try:
             return list(self.client.gather(futures))
         except distributed.KilledWorker as error:
             raise ClusterError(
                 "the cluster",
-                f"workers that died of one task, {error.task!r}, several times over",
-                "workers that live through a task; most often memory is what they lack",
+                f"workers that died of one task, {error.task!r}, several times",
+                "workers that survive a task; most often they lack memory",
                 "give the workers more memory, or cut the rows into more and smaller partitions",
             ) from None
         except (distributed.CancelledError, distributed.comm.CommClosedError) as error:
             raise ClusterError(
                 "the cluster",
                 f"no scheduler that answers any longer ({error})",
-                "a scheduler that lives as long as the fit",
-                "start it again; a checkpoint goes on where the fit was",
+                "a scheduler that runs as long as the fit",
+                "start it again; a fit with a checkpoint continues where it was",
             ) from None
 
     def watch(self, stage: str, futures: Sequence[Any]) -> None:
-        """Tell how many of some futures are done, until all are, or one has failed."""
-        while (done := sum(one.done() for one in futures)) < len(futures):
+        """Report how many futures are done, until all are done or one has failed."""
+        while (done := sum(future.done() for future in futures)) < len(futures):
             report_progress(stage, done / len(futures))
-            failed = [one for one in futures if one.status == "error"]
+            failed = [future for future in futures if future.status == "error"]
             if failed:
                 self.gather(failed[:1])
             time.sleep(0.05)
 
 
 def client_for(client: Any) -> tuple[Any, ExitStack | None]:
-    """Return a client: the one given, else the current one, else of a local cluster of our own.
+    """Return the client that is given, else the current one, else that of a new local cluster.
 
-    With it comes, of a cluster of our own, what there is to close.
+    With a new cluster comes what closes it, else None.
     """
     distributed = _distributed()
     if client is not None:
@@ -145,16 +161,16 @@ def client_for(client: Any) -> tuple[Any, ExitStack | None]:
         return distributed.default_client(), None
     except ValueError:
         stack = ExitStack()
-        mine, where = stack.enter_context(started(None, None))
-        _log.info("no Dask client: started %s", where)
-        return mine, stack
+        client, description = stack.enter_context(started(None, None))
+        _log.info("no Dask client: started %s", description)
+        return client, stack
 
 
 @contextmanager
 def started(scheduler: str | None, n_workers: int | None) -> Iterator[tuple[Any, str]]:
-    """Yield a client of a scheduler, or of a local cluster of processes, and which it is in words.
+    """Yield a client of a scheduler or of a local cluster of processes, and a description of it.
 
-    The memory of a local cluster's workers is bounded: together they may use what is free.
+    The workers of a local cluster may together use the memory that is free.
     """
     distributed = _distributed()
     if scheduler is not None:
@@ -163,7 +179,7 @@ def started(scheduler: str | None, n_workers: int | None) -> Iterator[tuple[Any,
         except (OSError, ValueError) as error:
             raise InputError(
                 f"the scheduler {scheduler}",
-                f"nobody who answers ({error})",
+                f"no answer ({error})",
                 "the address of a running Dask scheduler, such as tcp://10.0.0.1:8786",
                 "start one with 'dask scheduler', or leave the address out for a local cluster",
             ) from None
@@ -191,11 +207,11 @@ def started(scheduler: str | None, n_workers: int | None) -> Iterator[tuple[Any,
 
 @contextmanager
 def _out_of_reach_of_ctrl_c() -> Iterator[None]:
-    """Let processes that are started here never see the signals that a terminal sends to all.
+    """Keep the signals that a terminal sends to all processes from those started in the block.
 
     Each of them would print a traceback, and die before the driver can end it. The processes, and
-    the threads that start further ones, inherit the signals that are blocked. The driver receives
-    them when the block ends.
+    the threads that start further ones, inherit the blocked signals. The driver receives them when
+    the block ends.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
@@ -205,7 +221,7 @@ def _out_of_reach_of_ctrl_c() -> Iterator[None]:
     to_all = {signal.SIGINT, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, to_all)
     try:
-        resource_tracker.ensure_running()  # where it was not, it unblocks SIGINT
+        resource_tracker.ensure_running()  # if it was not, it unblocks SIGINT
         signal.pthread_sigmask(signal.SIG_BLOCK, to_all)
         yield
     finally:
@@ -222,6 +238,6 @@ def _distributed() -> Any:
 
 def _described(client: Any, what: str) -> str:
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    limits = [one["memory_limit"] for one in workers if one.get("memory_limit")]
+    limits = [worker["memory_limit"] for worker in workers if worker.get("memory_limit")]
     memory = f" of at most {min(limits) / 2**30:.1f} GiB each" if limits else ""
     return f"{what}: {counted(len(workers), 'worker')}{memory}"

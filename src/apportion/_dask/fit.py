@@ -17,14 +17,10 @@ from apportion._dask.decode import Cuts
 from apportion._dask.labels import Round, Tally, agreed, massed, tallied, voiced
 from apportion._dask.layout import Layout
 from apportion._dask.loop import Loop, State
-from apportion._dask.sample import Head, Sample, head, joined, lowest, merged, up_to
-from apportion._dask.warn import warn_of_answers, warn_of_design, warn_of_rows
+from apportion._dask.warn import check_design, check_rows, check_uniqueness
 from apportion._utils.box_projection import nearest_totals
-from apportion._utils.magnitude import require_squares
 from apportion._utils.progress import report_progress
-from apportion._utils.typing import FloatArray, IntArray
-from apportion.exceptions import SupervisionError
-from apportion.graphs.anchor import anchors_of, rows_for_anchors
+from apportion._utils.typing import IntArray
 from apportion.supervision.diagnosis import Diagnosis
 
 
@@ -71,29 +67,6 @@ class Fitted:
     bytes_per_request: int
 
 
-def learn_anchors(
-    cluster: Cluster, partitions: list[Any], most_anchors: int, wanted: Callable[[int], int]
-) -> tuple[int, FloatArray]:
-    """Return the number of rows, and the anchors: centers of the rows of the lowest hashes.
-
-    Which rows these are depends on what rows hold, not on how they are cut into partitions.
-    """
-    report_progress("choosing anchors")
-    most = rows_for_anchors(most_anchors)
-    found = cluster.on_each_read(lowest, partitions, most)
-    cluster.watch("choosing anchors", found)
-    first: Head = cluster.total(cluster.on_each(head, found), merged, most)
-    if not first.n_samples:
-        raise SupervisionError("`X`", "no rows", "at least one", "check where they are read from")
-    require_squares(first.largest)
-    number = wanted(first.n_samples)
-    hashes = first.hashes[: rows_for_anchors(number)]
-    samples = cluster.on_each(up_to, found, int(hashes[-1]))
-    sample: Sample = cluster.total(samples, joined, len(hashes))
-    anchors, _ = anchors_of(sample.X, number)
-    return first.n_samples, anchors
-
-
 def fit(
     cluster: Cluster,
     layout: Layout,
@@ -107,14 +80,14 @@ def fit(
 ) -> Fitted:
     """Return the labels of all partitions."""
     loop = Loop(cluster, layout, alpha)
-    diagnosis = warn_of_design(layout)
-    hanging = warn_of_rows(cluster, layout)
+    diagnosis = check_design(layout)
+    components = check_rows(cluster, layout)
     report_progress("propagating", 0.0)
     state, status = loop.run(resume or loop.start(), tol, max_iter, passed)
 
     report_progress("decoding")
     point = cluster.send(state.point)
-    unique = warn_of_answers(cluster, layout, hanging, point, status)
+    unique = check_uniqueness(cluster, layout, components, point, status)
     cuts = Cuts(cluster, layout.holders, _counts(cluster, layout, point))
     rounds = [cluster.send(Round(None, cuts(point, [], None)))]
     if refine:

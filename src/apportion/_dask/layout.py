@@ -8,16 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from apportion._dask.anchors import Census, census, tie
 from apportion._dask.cluster import Cluster
 from apportion._dask.part import Design, Part
 from apportion._dask.spanning import SpanningBags
-from apportion._dask.ties import Census, census, tie
 from apportion._utils.memory import refuse_if_too_large
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray
-from apportion.exceptions import SupervisionError
-from apportion.graphs.anchor import Nearness
-from apportion.supervision.bags import overall_shares, shares_near
+from apportion.graphs.anchor import AnchorCensus
+from apportion.supervision.bags import no_row_in_a_bag, overall_shares, shares_near
 from apportion.supervision.totals import Totals, masses_for
 
 _TYING = "tying rows"
@@ -41,8 +40,8 @@ class Layout:
         The anchors that rows are tied to.
     masses, shared : ndarray
         Λ and ZᵀZ.
-    near : Nearness
-        How near rows are to their nearest anchors.
+    census : AnchorCensus
+        Sums over rows for every anchor.
     overall : ndarray of shape (n_classes,)
         The class shares of all rows, as far as the totals tell.
     classes : ndarray of shape (n_classes,)
@@ -64,7 +63,7 @@ class Layout:
     anchors: FloatArray
     masses: FloatArray
     shared: FloatArray
-    near: Nearness
+    census: AnchorCensus
     overall: FloatArray
     classes: AnyArray
     sizes: FloatArray
@@ -125,16 +124,15 @@ def lay_out(
     counted = cluster.on_each(census, tied, len(totals.ids), len(anchors))
     cluster.watch(_TYING, counted)
     total: Census = cluster.total(counted)
-    used = np.flatnonzero(total.anchor_rows > 0)
-    place = np.zeros(len(anchors), dtype=np.intp)
-    place[used] = np.arange(len(used))
+    used, position = total.anchors.used_anchors()
+    of_anchors = total.anchors.of(used)
     lower, upper = _masses(totals, total.sizes)
     overall = overall_shares(lower, upper, total.sizes)
     shares = shares_near(overall, lower, upper, total.sizes)
     several = total.partitions > 1
     design = Design(
-        masses=total.masses[used],
-        used=place,
+        masses=of_anchors.masses,
+        used=position,
         classes=totals.classes,
         lower=lower,
         upper=upper,
@@ -154,7 +152,7 @@ def lay_out(
         anchors=anchors[used],
         masses=design.masses,
         shared=total.shared[np.ix_(used, used)],
-        near=Nearness(*(one[used] for one in total.near)),
+        census=of_anchors,
         overall=overall,
         classes=totals.classes,
         sizes=total.sizes,
@@ -170,12 +168,7 @@ def _masses(totals: Totals, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the masses of all bags; of those without rows, 0."""
     there = np.flatnonzero(sizes > 0)
     if not there.size:
-        raise SupervisionError(
-            "`bags`",
-            "no row that is in a bag, all ids being missing",
-            "at least one bag with rows",
-            "check the column of bag ids",
-        )
+        raise no_row_in_a_bag()
     shape = len(sizes), len(totals.classes)
     lower, upper = np.zeros(shape), np.zeros(shape)
     lower[there], upper[there] = masses_for(totals, there, sizes[there])

@@ -19,10 +19,10 @@ import numpy as np
 from apportion._core.descent import Approach, Status
 from apportion._core.propagation import Cholesky
 from apportion._dask.bag_sums import BagSums
-from apportion._dask.cluster import Cluster
+from apportion._dask.cluster import Cluster, added
 from apportion._dask.layout import Layout
 from apportion._dask.part import Point
-from apportion._dask.steps import Sums, added, answered
+from apportion._dask.steps import Sums, answered
 from apportion._utils.typing import FloatArray
 from apportion.exceptions import InputError
 

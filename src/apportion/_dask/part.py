@@ -18,13 +18,13 @@ import numpy as np
 from apportion._core.decode import Quotas
 from apportion._core.dual import SimplexResponse
 from apportion._core.projection import MassProjection
+from apportion._dask.anchors import Tied
 from apportion._dask.bag_sums import BagSums, bag_sums, no_sums
-from apportion._dask.ties import Tied
 from apportion._utils.groups import Groups
 from apportion._utils.hashing import ranks_of, scramble
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.graphs._row_blocks import multiply
-from apportion.graphs.anchor import sparse_rows, without_own
+from apportion.graphs.anchor import own_weights, sparse_rows, without_own
 from apportion.supervision.bags import Bags
 
 Found = TypeVar("Found")
@@ -192,7 +192,7 @@ class Part:
         shape = self.n_samples, self.n_nearest
         weights = self.ties.data.reshape(shape)
         shares = self.design.masses[self.ties.indices.reshape(shape)]
-        return np.einsum("is,is->i", weights, weights / shares)[:, None]
+        return own_weights(weights, shares)[:, None]
 
     @property
     def strengths(self) -> FloatArray:

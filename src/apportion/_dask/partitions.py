@@ -1,54 +1,47 @@
-"""Partitions from what people have: Dask arrays, Dask dataframes, folders of Parquet files."""
+"""Partitions of Dask arrays, Dask dataframes and folders of Parquet files."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from apportion._dask.footers import (
-    NOTHING,
-    NUMBERS,
-    kind_of,
-    no_numbers,
+from apportion._dask.anchors import Rows
+from apportion._io.identifiers import factorize, plain_name, vector_of
+from apportion._io.parquet import (
+    holds_numbers,
     read_footers,
     reading,
     require_columns,
+    rows_of,
     unified,
 )
-from apportion._dask.sample import Rows
-from apportion._io.identifiers import factorize, plain_name, vector_of
 from apportion._io.read import no_column
 from apportion._utils.magnitude import LARGEST, largest_size, wide_enough
-from apportion._utils.threads import slices
 from apportion._utils.typing import FloatArray, IntArray
-from apportion.exceptions import FileError, SupervisionError, name_some
-
-_BLOCK_ROWS = 2**12
-
-_ALLOWED = "a Dask array, a Dask dataframe, or the path of a folder of Parquet files"
+from apportion.exceptions import FileError, SupervisionError
+from apportion.supervision.bags import bag_without_totals
 
 
 @dataclass(frozen=True)
 class Partitions:
-    """Partitions that are read where they are worked on, as often as that is needed.
+    """Partitions that are read where they are worked on, as often as they are needed.
 
     Attributes
     ----------
     rows : list of Delayed
-        The rows of each.
+        The rows of each partition.
     n_features : int
         The number of features.
     n_samples : int or None
         The number of rows; None if it is not known before they are read.
     features : sequence of str, or None
-        The columns that are used, where they have names.
+        The columns that are used, if they have names.
     files : list of path, or None
         The files they come from.
     """
@@ -70,224 +63,166 @@ def partitions_of(
     X : Dask array, Dask dataframe, or path
         The rows.
     bags : Dask array or series, array-like, or str
-        Bag ids of the rows; of a dataframe or folder, the column that holds them.
+        Bag ids of the rows; for a dataframe or folder, the column that holds them.
     ids : sequence
         The bags that have totals.
     features : sequence of str, optional
-        Of a dataframe or folder: the columns to use; by default all numbers but the bags, of a
+        For a dataframe or folder, the columns to use; by default all numbers but the bags, for a
         folder in any of its files.
     """
-    place = _place(ids)
+    import dask
+
+    # One task holds the mapping, and all partitions share it.
+    known = {bag: position for position, bag in enumerate(ids)}
+    positions = dask.delayed(partial(dict, known), pure=False)()
     if isinstance(X, str | PathLike):
-        return _of_folder(Path(X), bags, place, features)
+        return _of_folder(Path(X), bags, positions, features)
     if hasattr(X, "to_delayed") and hasattr(X, "chunks"):
-        return _of_array(X, bags, place)
+        return _of_array(X, bags, positions)
     if hasattr(X, "to_delayed") and hasattr(X, "columns"):
-        return _of_frame(X, bags, place, features)
-    raise SupervisionError(
-        "`X`",
+        return _of_frame(X, bags, positions, features)
+    raise _misfit(
+        "X",
         f"a {type(X).__name__}",
-        _ALLOWED,
+        "a Dask array, a Dask dataframe, or the path of a folder of Parquet files",
         "use apportion.LPLLP for rows in memory, or dask.array.from_array(X)",
     )
 
 
-def _place(ids: Sequence[Hashable]) -> Any:
-    """Return the places of the bags' ids, as a task that all partitions share."""
-    import dask
-
-    place = {bag: k for k, bag in enumerate(ids)}
-    return dask.delayed(partial(dict, place), pure=False)()
-
-
-def _of_array(X: Any, bags: Any, place: Any) -> Partitions:
-    import dask
+def _of_array(X: Any, bags: Any, positions: Any) -> Partitions:
     import dask.array as da
 
     if X.ndim != 2:
-        raise SupervisionError(
-            "`X`", f"{X.ndim} dimensions", "rows and features", "reshape it to two dimensions"
-        )
+        hint = "reshape it to two dimensions"
+        raise _misfit("X", f"{X.ndim} dimensions", "rows and features", hint)
     X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
     lengths = X.chunks[0]
+    n_samples = None if np.isnan(sum(lengths)) else int(sum(lengths))
     bags = bags.to_dask_array() if hasattr(bags, "to_dask_array") else bags
     if not isinstance(bags, da.Array):
-        known = vector_of(bags, "bag id")
-        if np.isnan(sum(lengths)):
-            raise SupervisionError(
-                "`X`",
+        bags = vector_of(bags, "bag id")
+        if n_samples is None:
+            raise _misfit(
+                "X",
                 "chunks of unknown length",
-                "known ones, where bags are in memory",
+                "chunks of known length if bags are in memory",
                 "call X.compute_chunk_sizes(), or give bags as a Dask array of the same chunks",
             )
-        _require_length(len(known), sum(lengths))
-        ends = np.cumsum(lengths).astype(int)
-        cells = [known[end - n : end] for n, end in zip(map(int, lengths), ends, strict=True)]
-    else:
-        if not any(np.isnan([*map(float, lengths), *map(float, bags.chunks[0])])):
-            _require_length(bags.shape[0], sum(lengths))
-            bags = bags.rechunk((lengths,))
-        cells = list(bags.to_delayed().ravel())
-    blocks = X.to_delayed()[:, 0]
-    if len(cells) != len(blocks):
-        raise SupervisionError(
-            "`bags`", f"{len(cells)} chunks", f"{len(blocks)}, as X has", "rechunk bags like X"
-        )
-    read = dask.delayed(_rows_of, pure=False)
-    names = [f"partition {number}" for number in range(len(blocks))]
-    rows = [read(*one, place, name) for *one, name in zip(blocks, cells, names, strict=True)]
-    return Partitions(rows, X.shape[1], None if np.isnan(sum(lengths)) else int(sum(lengths)))
+        _require_length(len(bags), n_samples)
+        bags = da.from_array(bags, chunks=(lengths,), name=False)
+    elif n_samples is not None and not np.isnan(bags.shape[0]):
+        _require_length(bags.shape[0], n_samples)
+        bags = bags.rechunk((lengths,))
+    rows = _read_blocks(X.to_delayed()[:, 0], bags.to_delayed(), positions)
+    return Partitions(rows, X.shape[1], n_samples)
 
 
-def _of_frame(X: Any, bags: Any, place: Any, features: Sequence[str] | None) -> Partitions:
-    import dask
-
+def _of_frame(X: Any, bags: Any, positions: Any, features: Sequence[str] | None) -> Partitions:
     blocks = X.to_delayed()
     if isinstance(bags, str):
-        _require_column(bags, list(X.columns), "`bags`")
-        cells: list[Any] = [bags] * len(blocks)
-    elif not hasattr(bags, "to_delayed"):
-        raise SupervisionError(
-            "`bags`",
+        _require_columns([bags], X.columns, "`bags`")
+        cells: Sequence[Any] = [bags] * len(blocks)
+    elif hasattr(bags, "to_delayed"):
+        cells = bags.to_delayed()
+    else:
+        raise _misfit(
+            "bags",
             f"a {type(bags).__name__}",
             "the name of a column of X, or a Dask series cut like X",
             "put the bags into a column of X, and name it",
         )
-    else:
-        cells = list(bags.to_delayed())
-        if len(cells) != len(blocks):
-            raise SupervisionError(
-                "`bags`",
-                f"{len(cells)} partitions",
-                f"{len(blocks)}, as X has",
-                "name a column of X, or cut both alike",
-            )
-    for name in features or ():
-        _require_column(name, list(X.columns), "`features`")
-    named = bags if isinstance(bags, str) else bags.name
-    numbers = [one for one in X.select_dtypes("number").columns if one != named]
+    _require_columns(features or (), X.columns, "`features`")
+    column = bags if isinstance(bags, str) else bags.name
+    numbers = [name for name in X.select_dtypes("number").columns if name != column]
     chosen = numbers if features is None else list(features)
-    _require_features(chosen, str(named), "`features`")
-    read = dask.delayed(_rows_of_frame, pure=False)
-    names = [f"partition {number}" for number in range(len(blocks))]
-    return Partitions(
-        [
-            read(block, cell, place, name, chosen)
-            for block, cell, name in zip(blocks, cells, names, strict=True)
-        ],
-        len(chosen),
-        features=chosen,
-    )
+    _require_features(chosen, str(column), "`features`")
+    rows = _read_blocks(blocks, cells, positions, chosen)
+    return Partitions(rows, len(chosen), features=chosen)
 
 
-def _of_folder(path: Path, bags: Any, place: Any, features: Sequence[str] | None) -> Partitions:
+def _read_blocks(
+    blocks: Sequence[Any], cells: Sequence[Any], positions: Any, features: Any = None
+) -> list[Any]:
+    """Return the rows of blocks of an array or dataframe, with the blocks of their bags."""
+    import dask
+
+    if len(cells) != len(blocks):
+        hint = "cut bags like X, or name a column of a dataframe"
+        raise _misfit("bags", f"{len(cells)} partitions", f"{len(blocks)}, as X has", hint)
+    read = dask.delayed(read_block, pure=False)
+    return [
+        read(block, bags, positions, f"partition {number}", features)
+        for number, (block, bags) in enumerate(zip(blocks, cells, strict=True))
+    ]
+
+
+def _of_folder(path: Path, bags: Any, positions: Any, features: Sequence[str] | None) -> Partitions:
     import dask
 
     footers = read_footers(path)
     if not isinstance(bags, str):
-        raise SupervisionError(
-            "`bags`", f"a {type(bags).__name__}", "the name of a column", "name the column of bags"
-        )
-    chosen = list(features or ())
-    if features is None:
-        schema = unified(footers)
-        chosen = [one.name for one in schema if one.name != bags and kind_of(one.type) == NUMBERS]
+        hint = "name the column of bags"
+        raise _misfit("bags", f"a {type(bags).__name__}", "the name of a column", hint)
+    numbers = [field.name for field in unified(footers) if holds_numbers(field.type)]
+    chosen = [name for name in numbers if name != bags] if features is None else list(features)
     _require_features(chosen, bags, str(path))
     require_columns(footers, bags, chosen)
     files = [footer.file for footer in footers]
-    read = dask.delayed(read_part, pure=False)
-    rows = [read(str(file), str(file.absolute()), bags, place, chosen) for file in files]
+    read = dask.delayed(read_file, pure=False)
+    rows = [read(str(file), str(file.absolute()), bags, positions, chosen) for file in files]
     n_samples = sum(footer.n_samples for footer in footers)
     return Partitions(rows, len(chosen), n_samples, chosen, files)
 
 
-def read_part(
-    file: str, path: str, bags: str, place: Mapping[Hashable, int], features: Sequence[str]
+def read_file(
+    file: str, path: str, bags: str, positions: Mapping[Hashable, int], features: Sequence[str]
 ) -> Rows:
     """Return the rows of a Parquet file, which errors call `file` and which is at `path`."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with reading(file):
-        schema = pq.read_schema(path)
-        for name in (bags, *features):
-            _require_column(name, schema.names, file)
-        table = pq.read_table(path, columns=[*features, bags])
-    columns = []
-    for name in features:
-        cells = table.column(name)
-        if kind_of(cells.type) not in (NUMBERS, NOTHING):
-            raise no_numbers(file, name, cells.type)
-        columns.append(cells.cast(pa.float64(), safe=False).to_numpy())
-    encoded = table.column(bags).unify_dictionaries().combine_chunks().dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    ids = Ids(encoded.dictionary.to_pylist(), codes)
-    return _rows(side_by_side(columns, table.num_rows), ids, place, file, features)
+    with reading(file), pq.ParquetFile(path) as parquet:
+        X = rows_of(parquet, features, np.float64, file)
+        _require_columns([bags], parquet.schema_arrow.names, file)
+        cells = parquet.read([bags]).column(bags)
+    encoded = cells.unify_dictionaries().combine_chunks().dictionary_encode()
+    codes, ids = factorize(encoded.dictionary.to_pylist(), "bag id")
+    row_codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return _rows(X, np.append(codes, -1)[row_codes], ids, positions, file, features)
 
 
-class Ids(NamedTuple):
-    """Bag ids: which there are, and the place of each row's among them, -1 = missing."""
-
-    distinct: list[Any]
-    codes: IntArray
-
-
-def side_by_side(columns: Sequence[FloatArray], n_samples: int) -> FloatArray:
-    """Return columns as one array, filled in blocks of rows that stay in cache.
-
-    Examples
-    --------
-    >>> side_by_side([np.array([1.0, 2.0]), np.array([3.0, 4.0])], 2)
-    array([[1., 3.],
-           [2., 4.]])
-    """
-    X = np.empty((n_samples, len(columns)))
-    for block in slices(n_samples, _BLOCK_ROWS):
-        for j, column in enumerate(columns):
-            X[block, j] = column[block]
-    return X
-
-
-def columns_of(file: str) -> list[str]:
-    """Return the columns of a Parquet file."""
-    import pyarrow.parquet as pq
-
-    with reading(file):
-        return list(pq.read_schema(file).names)
-
-
-@contextmanager
-def _numbers_of(name: str, column: str) -> Iterator[None]:
-    """Name the column that holds no numbers."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        raise FileError(
-            f"{name}, column {column!r}",
-            f"cells that are no numbers ({error})",
-            "numbers in the columns of features",
-            "leave the column out, or turn it into numbers",
-        ) from None
-
-
-def _rows_of_frame(
-    frame: Any, bags: Any, place: Mapping[Hashable, int], name: str, features: Sequence[str]
+def read_block(
+    block: Any, bags: Any, positions: Mapping[Hashable, int], name: str, features: Any
 ) -> Rows:
-    cells = frame[bags] if isinstance(bags, str) else bags
-    columns = []
-    for column in features:
-        with _numbers_of(name, column):
-            if frame[column].dtype.kind in "mM":
+    """Return the rows of a block of an array, or of a dataframe that has the features."""
+    if features is None:
+        return _rows(np.asarray(block), *factorize(bags, "bag id"), positions, name, None)
+    bags = block[bags] if isinstance(bags, str) else bags
+    X = np.empty((len(block), len(features)))
+    for j, column in enumerate(features):
+        try:
+            if block[column].dtype.kind in "mM":
                 raise TypeError("times")
-            columns.append(frame[column].to_numpy(dtype=np.float64, na_value=np.nan))
-    return _rows(side_by_side(columns, len(frame)), cells, place, name, features)
+            X[:, j] = block[column].to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError) as error:
+            raise FileError(
+                "",
+                f"cells that are not numbers ({error})",
+                "numbers in the columns of features",
+                "leave the column out, or turn it into numbers",
+                column=column,
+                place=name,
+            ) from None
+    return _rows(X, *factorize(bags, "bag id"), positions, name, features)
 
 
-def _rows_of(X: Any, bags: Any, place: Mapping[Hashable, int], name: str) -> Rows:
-    return _rows(np.asarray(X), bags, place, name, None)
-
-
-def _rows(X: FloatArray, bags: Any, place: Mapping[Hashable, int], name: str, columns: Any) -> Rows:
+def _rows(
+    X: FloatArray,
+    codes: IntArray,
+    ids: list[Hashable],
+    positions: Mapping[Hashable, int],
+    name: str,
+    features: Any,
+) -> Rows:
     """Return rows with their bags' positions; raise for what cannot be used, naming the place."""
     if X.dtype not in (np.float32, np.float64):
         if X.dtype.kind not in "biufO":
@@ -295,39 +230,32 @@ def _rows(X: FloatArray, bags: Any, place: Mapping[Hashable, int], name: str, co
         X = X.astype(np.float64)
     largest = largest_size(X)
     if not largest <= LARGEST:
-        row, column = (int(one[0]) for one in np.nonzero(~(np.abs(X) <= LARGEST)))
-        what = f"column {column}" if columns is None else f"column {columns[column]!r}"
+        row, column = (int(cells[0]) for cells in np.nonzero(~(np.abs(X) <= LARGEST)))
+        names: Any = range(X.shape[1]) if features is None else features
         raise FileError(
-            f"{name}, row {row}, {what}",
+            "",
             repr(float(X[row, column])),
             "finite numbers between -1e100 and 1e100",
             "correct or fill the cell, drop the row, or rescale the column",
+            row=row,
+            column=names[column],
+            place=f"{name}, row {row}",
         )
-    X = wide_enough(X, largest)
-    if isinstance(bags, Ids):
-        places, found = factorize(bags.distinct, "bag id")
-        codes: IntArray = np.append(places, -1)[bags.codes]
-    else:
-        codes, found = factorize(bags, "bag id")
-    _require_length(len(codes), len(X), f" of {name}")
-    if all(isinstance(bag, str) for bag in place):  # as in a table from a CSV file
-        found = [bag if bag in place else plain_name(bag) for bag in found]
-    strange = [bag for bag in found if bag not in place]
-    if strange:
-        row = int(np.flatnonzero(codes == found.index(strange[0]))[0])
-        raise SupervisionError(
-            f"bag {strange[0]!r} ({name}, row {row})",
-            "rows, but no line in the table of totals",
-            f"the bags of the table: {name_some(map(repr, place))}",
-            "add a line for it, or leave the row's bag missing",
-        )
-    where: IntArray = np.array([*(place[bag] for bag in found), -1], dtype=np.intp)
-    return Rows(X, where[codes])
+    _require_length(len(codes), len(X), name)
+    if all(isinstance(bag, str) for bag in positions):  # as in a table from a CSV file
+        ids = [bag if bag in positions else plain_name(bag) for bag in ids]
+    for code, bag in enumerate(ids):
+        if bag not in positions:
+            row = int(np.flatnonzero(codes == code)[0])
+            raise bag_without_totals(bag, row, tuple(positions), place=f"{name}, row {row}")
+    of_code: IntArray = np.array([*(positions[bag] for bag in ids), -1], dtype=np.intp)
+    return Rows(wide_enough(X, largest), of_code[codes])
 
 
-def _require_column(name: str, columns: Sequence[str], where: str) -> None:
-    if name not in columns:
-        raise no_column(name, list(columns), where)
+def _require_columns(names: Sequence[str], columns: Sequence[str], where: str) -> None:
+    for name in names:
+        if name not in columns:
+            raise no_column(name, list(columns), where)
 
 
 def _require_features(features: Sequence[str], bags: str, where: str) -> None:
@@ -344,11 +272,13 @@ def _require_features(features: Sequence[str], bags: str, where: str) -> None:
         )
 
 
-def _require_length(found: int, n: int, where: str = "") -> None:
-    if found != n:
-        raise SupervisionError(
-            f"`bags`{where}",
-            f"{found:,} ids",
-            f"{n:,}, one for every row of X",
-            "give one id a row",
-        )
+def _require_length(n_ids: int, n_samples: int, where: str = "") -> None:
+    if n_ids != n_samples:
+        allowed = f"{n_samples:,}, one for every row of X"
+        raise _misfit("bags", f"{n_ids:,} ids", allowed, "give one id per row", where)
+
+
+def _misfit(
+    parameter: str, found: str, allowed: str, hint: str, where: str = ""
+) -> SupervisionError:
+    return SupervisionError(where, found, allowed, hint, parameter=parameter)

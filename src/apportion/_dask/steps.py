@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apportion._dask.bag_sums import OfBags
+from apportion._dask.cluster import added
 from apportion._dask.part import Part, Point
 from apportion._utils.threads import BLOCK_ROWS, in_threads, slices
 from apportion._utils.typing import FloatArray
@@ -92,18 +93,3 @@ def _measured(
         for one in slices(rows.stop - rows.start, BLOCK_ROWS)
     ]
     return added([nothing, *in_threads(measure, blocks)])
-
-
-def added(answers: list[Any]) -> Any:
-    """Return tuples of numbers, arrays and such tuples added up, field by field.
-
-    Examples
-    --------
-    >>> added([(1, (2.0, np.array([1, 2]))), (10, (20.0, np.array([10, 20])))])
-    (11, (22.0, array([11, 22])))
-    """
-    first = answers[0]
-    if not isinstance(first, tuple):
-        return sum(answers[1:], first)
-    fields = [added(list(one)) for one in zip(*answers, strict=True)]
-    return type(first)(*fields) if hasattr(first, "_fields") else tuple(fields)

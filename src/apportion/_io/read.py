@@ -13,15 +13,11 @@ from typing import Any
 from apportion._io.csv_text import CsvText, text_of
 from apportion._io.file_kinds import (
     PARQUET_ENDINGS,
-    PARQUET_START,
     TEXT_ENDINGS,
     WORKBOOK_ENDINGS,
     ending_of,
-    first_bytes,
     no_row,
-    refuse_bad_names,
     require_file,
-    unreadable,
 )
 from apportion._io.values import mark_as_text
 from apportion._io.workbook import read_lines
@@ -63,7 +59,9 @@ def read_columns(
     require_file(file)
     ending = ending_of(file)
     if ending in PARQUET_ENDINGS:
-        table = _read_parquet(file)
+        from apportion._io.parquet import read_parquet  # which needs `no_column`
+
+        table = read_parquet(file, columns)
     elif ending in WORKBOOK_ENDINGS:
         table = _read_workbook(file)
     elif ending == ".arff":
@@ -102,30 +100,6 @@ def place_in(path: str | Path, row: int, *, encoding: str | None = None) -> str:
     if ending_of(file) in WORKBOOK_ENDINGS:
         return f"{file.name}, line {read_lines(file, percent=False).numbers[row]}"
     return CsvText(file, encoding).place(row)
-
-
-def _read_parquet(file: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    first_bytes(file, PARQUET_START, "Parquet")
-    try:
-        with pq.ParquetFile(file) as parquet:
-            refuse_bad_names(parquet.schema_arrow.names, file.name)
-            table = parquet.read()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise unreadable(
-            file,
-            "no whole Parquet file",
-            error,
-            "Parquet files that were written to their end",
-            "copy or export the file again",
-        ) from None
-    # Not all functions of pyarrow know views of text.
-    for i, field in enumerate(table.schema):
-        if str(field.type) == "string_view":
-            table = table.set_column(i, field.name, table.column(i).cast(pa.large_string()))
-    return table
 
 
 def _read_workbook(file: Path) -> Any:

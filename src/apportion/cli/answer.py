@@ -13,6 +13,7 @@ import numpy as np
 
 from apportion._io.atomic_write import Outputs
 from apportion._io.feature_recipe import Recipe
+from apportion._io.label_table import label_columns
 from apportion._io.spreadsheet_safe import write_csv, write_table
 from apportion._io.values import delimiter_in, values_of
 from apportion._utils.typing import IntArray
@@ -125,13 +126,13 @@ def answer_table(
     """
     import pyarrow as pa
 
-    labels = [None if one is None else str(one) for one in found.labels.tolist()]
-    unknown = np.isnan(found.confidence)
-    answer = {"label": pa.array(labels, pa.string())}
-    for h, name in enumerate(found.classes.tolist()):
-        answer[f"mass_{name}"] = pa.array(found.masses[:, h], mask=unknown)
-    answer["confidence"] = pa.array(found.confidence, mask=unknown)
-    answer["reason"] = pa.array(found.reasons.tolist(), pa.string())
+    answer = label_columns(
+        [str(label) for label in found.classes.tolist()],
+        places_among(found.labels, found.classes),
+        found.masses,
+        found.confidence,
+        found.reasons,
+    )
     rows = {"row": pa.array(np.arange(table.num_rows))} if numbered else {}
     in_parquet = out.output is not None and out.output.suffix.lower() == ".parquet"
     numbers = {feature.name for feature in recipe.features if feature.levels is None}

@@ -121,8 +121,8 @@ def cluster(
     if not 0 < alpha < 1:
         raise CommandLineError(f"--alpha must be above 0 and below 1. Got {alpha:g}.")
     from apportion._dask.cluster import started
-    from apportion._dask.footers import choose_features, read_footers, require_columns
     from apportion._dask.output import refuse_output
+    from apportion._io.parquet import choose_features, read_footers, require_columns
     from apportion.distributed import LPLLP
 
     read = sorted(folder.glob("*.parquet"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
@@ -20,6 +19,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d
 
 from apportion._core.decode import Decoding, quota, threshold
 from apportion._core.projection import reconcile
+from apportion._core.warn import warn_of_design
 from apportion._io.class_tables import columns_for
 from apportion._io.identifiers import factorize
 from apportion._utils.hashing import hash_ranks
@@ -28,7 +28,7 @@ from apportion._utils.parameters import Allowed, check_parameters, one_of, param
 from apportion._utils.threads import BLOCK_ROWS, reproducible_sums, slices, with_reproducible_sums
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, report_bags
-from apportion.exceptions import Advice, BagDesignWarning, InputError, SupervisionError, users_level
+from apportion.exceptions import InputError, SupervisionError
 from apportion.metrics import bag_errors, soft
 from apportion.supervision.bags import Bags, match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
@@ -214,12 +214,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
     def _store_diagnosis(self, matched: Bags) -> None:
         """Store the diagnosis of the bags, and warn of classes that they cannot tell apart."""
         self.diagnosis_ = diagnose_bags(matched)
-        if self.diagnosis_.findings:
-            message = Advice(
-                " ".join(self.diagnosis_.findings),
-                "Totals in other proportions, or {labels}, would tell them apart.",
-            )
-            warnings.warn(message, BagDesignWarning, stacklevel=users_level())
+        warn_of_design(self.diagnosis_.findings)
 
     def _reconciled_prior(
         self, name: str, X: Any, y: Any, bags: Any, proportions: Any, matched: Bags, seed: int

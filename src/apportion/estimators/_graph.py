@@ -1,4 +1,4 @@
-"""What the estimators that live on a graph of similar rows have in common."""
+"""What the estimators on a graph of similar rows have in common."""
 
 from __future__ import annotations
 
@@ -9,20 +9,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
 from apportion._core.decode import Decoding
-from apportion._core.descent import Solution, unsupervised_rows
 from apportion._core.projection import MassProjection
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import (
-    Advice,
-    AmbiguousTotalsWarning,
-    DuplicateRowsWarning,
     IsolatedRowsWarning,
-    MissedNeighborsWarning,
     name_some,
     users_level,
 )
@@ -48,7 +42,7 @@ _NAMED_GRAPHS: dict[str, type[Graph]] = {
 
 
 class GraphClassifier(BagClassifier):
-    """A classifier whose soft labels live on a graph; new rows ask their nearest fitted rows."""
+    """A classifier on a graph; new rows take the weighted mean of their nearest fitted rows."""
 
     graph: str | Graph
 
@@ -64,9 +58,9 @@ class GraphClassifier(BagClassifier):
         return not self.graph_.sees_features
 
     def _soft_labels(self, X: Any) -> FloatArray:
-        """Return the weighted mean of what each row's nearest fitted rows say.
+        """Return the weighted mean of the soft labels of each row's nearest fitted rows.
 
-        Rows too far from all fitted rows are reported by an `IsolatedRowsWarning`.
+        An `IsolatedRowsWarning` names the rows that are far from all fitted rows.
         """
         weights, isolated = self.graph_.affinities(X)
         if isolated.any():
@@ -74,8 +68,8 @@ class GraphClassifier(BagClassifier):
             warnings.warn(
                 IsolatedRowsWarning(
                     f"{len(rows)} of {len(isolated)} new rows have no similar fitted row "
-                    f"(rows {name_some(rows)}): their answer is that of the "
-                    "nearest rows, however far, or the class shares where there are none.",
+                    f"(rows {name_some(rows)}): they take the labels of the nearest rows, however "
+                    "far, or the class shares if there are none.",
                     rows,
                 ),
                 stacklevel=users_level(),
@@ -87,7 +81,7 @@ class GraphClassifier(BagClassifier):
         return project.from_columns(project(project.to_columns(F)))
 
     def _asked_graph(self) -> Graph | None:
-        """Return the graph that was asked for, or None where it is to be chosen."""
+        """Return the graph that was asked for, or None if it is to be chosen."""
         if isinstance(self.graph, Graph):
             return clone(self.graph)
         if isinstance(self.graph, str) and self.graph in _NAMED_GRAPHS:
@@ -129,11 +123,11 @@ class GraphClassifier(BagClassifier):
         self._overall = matched.overall
 
     def _answers(self) -> dict[str, FloatArray]:
-        """Return what new rows are told: what those say whom they ask, and shares for the rest."""
+        """Return the labels of the prototypes, and the class shares for rows without neighbors."""
         return {"voices": self._prototype_labels, "overall": self._overall}
 
     def _restore(self, classes: AnyArray, graph: Graph, answers: Mapping[str, FloatArray]) -> None:
-        """Keep what `predict` needs, with a graph that knows new rows only."""
+        """Store what `predict` needs, with a graph for new rows only."""
         self.classes_ = classes
         self.graph_ = graph
         self._prototype_labels, self._overall = answers["voices"], answers["overall"]
@@ -146,92 +140,3 @@ class GraphClassifier(BagClassifier):
         tags.input_tags.pairwise = precomputed
         tags.input_tags.sparse = precomputed
         return tags
-
-
-def warn_of_graph(graph: Graph) -> None:
-    """Warn of rows that are hardly tied to any other, and of rows that equal too many others."""
-    if isinstance(graph, KNNGraph) and graph.recall_ < graph.recall:
-        _warn(
-            MissedNeighborsWarning,
-            f"The search finds {graph.recall_:.1%} of the true neighbors of a sample, less than "
-            f"the {graph.recall:.1%} asked for: groups of rows are too tight, for their distance "
-            "from each other, for single precision.",
-            "{exact_search}",
-        )
-    crowded = graph.crowded_rows()
-    if crowded.size:
-        _warn(
-            DuplicateRowsWarning,
-            f"{crowded.size} of {graph.n_samples_} rows equal all of their nearest neighbors (rows "
-            f"{name_some(crowded)}): distances say little about them.",
-            "Add measurements that tell them apart (the time of recording seldom does), or use "
-            "more neighbors ({n_neighbors}).",
-        )
-    weak = graph.weak_rows()
-    if weak.size and graph.n_samples_ > 1:
-        alone = int((graph.strengths[weak] == 0).sum())
-        _warn(
-            IsolatedRowsWarning,
-            f"{weak.size} of {graph.n_samples_} rows have almost no similar row, {alone} of them "
-            f"none at all (rows {name_some(weak)}): they stay near the shares of their totals.",
-            "Look for outliers and unscaled features, or use a graph with more neighbors "
-            "({n_neighbors}).",
-        )
-
-
-def warn_of_unsupervised_rows(graph: Graph, bags: Bags) -> None:
-    """Warn of rows that no label and no known total reaches."""
-    unknown = np.flatnonzero(unsupervised_rows(graph, bags))
-    if unknown.size:
-        _warn(
-            IsolatedRowsWarning,
-            f"{unknown.size} of {bags.n_samples} rows are out of reach of any known total or label "
-            f"(rows {name_some(unknown)}): they keep the overall class shares.",
-            "Give totals for them, label a row among them, or use a graph with more neighbors "
-            "({n_neighbors}).",
-        )
-
-
-def warn_of_solution(solution: Solution, tol: float) -> None:
-    """Warn of a run that did not converge, and of totals that admit several answers."""
-    if not solution.success:
-        status = solution.status.value
-        _warn(
-            ConvergenceWarning,
-            f"LP-LLP {status.facts}",
-            f"{status.hint} (after {solution.n_iter} iterations: stationarity "
-            f"{solution.stationarity:.1e}, constraint residual {solution.residual:.1e}, "
-            f"tol {tol:g}).",
-        )
-    if solution.propagation_residual > 1e-6:
-        _warn(
-            ConvergenceWarning,
-            f"Propagation was solved only to a relative residual of "
-            f"{solution.propagation_residual:.1e}: soft labels are that inexact.",
-            "Lower {alpha}.",
-        )
-    asked = solution.n_probes + solution.probes_left
-    stopped = (
-        f"the comparison stopped after {solution.n_probes} of {asked} random starts, because they "
-        "took much longer than the first run"
-    )
-    if solution.unique is False:
-        also = f" ({stopped})" if solution.probes_left else ""
-        _warn(
-            AmbiguousTotalsWarning,
-            f"The totals admit several labelings: {solution.n_starts} starts ended in different "
-            f"soft labels of equal energy, and the one with the smoothest labels was kept{also}.",
-            "More totals, totals that differ more, {labels}, or a graph that ties "
-            "separate groups of rows together (more neighbors: {n_neighbors}) would decide.",
-        )
-    elif solution.probes_left:
-        _warn(
-            AmbiguousTotalsWarning,
-            f"Whether the totals admit several labelings is not known: {stopped}.",
-            "Raise {n_probes} to let them take longer, or {tol} to let every run end sooner; with "
-            "{n_probes} 0 nothing is compared.",
-        )
-
-
-def _warn(category: type[Warning], facts: str, hint: str) -> None:
-    warnings.warn(Advice(facts, hint), category, stacklevel=users_level())

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from apportion._core.propagation import propagator
+from apportion._core.warn import warn_of_graph
 from apportion._utils.parameters import integer, real
 from apportion.estimators._base import BagClassifier, all_or_nothing
-from apportion.estimators._graph import GraphClassifier, warn_of_graph
+from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import Advice, IsolatedRowsWarning, name_some, users_level
 from apportion.graphs import Graph
 

@@ -12,17 +12,13 @@ from sklearn.utils import check_random_state
 from apportion._core.decode import Decoding, Quotas
 from apportion._core.descent import Settings, Solution, solve, unsupervised_rows
 from apportion._core.refine import clearly_smoother, refine
+from apportion._core.warn import warn_of_graph, warn_of_solution, warn_of_unsupervised_rows
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import BOOL, integer, one_of, real
 from apportion._utils.progress import PROPAGATING, report_progress, several_runs
 from apportion._utils.typing import FloatArray
 from apportion.estimators._base import BagClassifier, all_or_nothing
-from apportion.estimators._graph import (
-    GraphClassifier,
-    warn_of_graph,
-    warn_of_solution,
-    warn_of_unsupervised_rows,
-)
+from apportion.estimators._graph import GraphClassifier
 from apportion.graphs import Graph
 from apportion.supervision.bags import Bags
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Self
 
 from apportion._core.propagation import propagator
+from apportion._core.warn import warn_of_graph
 from apportion.estimators._base import all_or_nothing
-from apportion.estimators._graph import GraphClassifier, warn_of_graph
+from apportion.estimators._graph import GraphClassifier
 from apportion.graphs import Graph
 
 

@@ -1,4 +1,8 @@
-"""The graph that grows with n: rows tied to each other through a few anchors."""
+"""The graph whose cost is linear in n: rows are tied to each other through a few anchors.
+
+The functions at the end work on any part of the rows: `AnchorGraph.fit` calls them once for all
+rows, a Dask cluster once per partition.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +20,21 @@ from apportion._utils.memory import refuse_if_too_large
 from apportion._utils.progress import report_progress, with_progress
 from apportion._utils.threads import BLOCK_ROWS, blockwise, in_threads, slices
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
+from apportion.exceptions import counted
 from apportion.graphs._neighbors import FlatSearch, SinglePrecision, distances_to
 from apportion.graphs._row_blocks import multiply, some_rows, transposed
 from apportion.graphs.base import FAR, Affinity, Graph
 
 _MOST_ANCHORS = 1000
 _ROWS_PER_ANCHOR = 64
+"""k-means learns from this many rows per anchor; more rows hardly move the centers."""
 _NEGLIGIBLE = 1e-12
-_LEAST = 1e-3
+"""Anchors that share less than this are not connected."""
+_LEAST_SCALE = 1e-3
+"""The least usual squared distance at an anchor, relative to the mean over all anchors."""
 _ROUNDING = 1e-6
+"""A row equals an anchor if their distance is below this share of the anchor's distance from the
+center: centers of k-means are in single precision."""
 
 _TYING = "tying rows to anchors"
 
@@ -35,8 +45,9 @@ class AnchorGraph(Graph):
     Every row is tied to its nearest anchors, the centers of k-means, by weights
     z_ia ∝ exp(-d_ia² / σ_i²) that sum to one, σ_i being the distance to the farthest of them;
     Λ = diag(Zᵀ1). Two rows are similar when they are tied to the same anchors. Every degree is 1.
-    The diagonal of W is not 0, which changes nothing in propagation; where neighbors are heard, a
-    row does not hear itself.
+    The diagonal of W is not 0, which changes nothing in propagation; the mean over a row's
+    neighbors leaves out the row itself. The graph is that of Liu, He and Chang, "Large Graph
+    Construction for Scalable Semi-Supervised Learning", ICML 2010.
 
     Rows are read in blocks, in the precision they have, so that they may lie on disk
     (`numpy.load(..., mmap_mode="r")`).
@@ -85,31 +96,39 @@ class AnchorGraph(Graph):
         self.n_nearest = n_nearest
 
     def fit(self, X: Any) -> Self:
-        """Choose the anchors and tie the rows of X to them."""
-        wanted = self.wanted_anchors(len(X))
-        report_progress("choosing anchors")
-        sample = X[hash_sample(X, rows_for_anchors(wanted))]
-        anchors, center = anchors_of(sample, wanted)
-        report_progress(_TYING, 0.0)
-        Z, nearest, closest, scales = self.ties_of(X, FlatSearch(anchors))
+        """Choose the anchors and tie the rows of X to them.
 
-        used = np.unique(nearest)
-        if len(used) < len(anchors):
-            nearest = np.searchsorted(used, nearest).astype(np.int32)
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        AnchorGraph
+            The fitted graph.
+        """
+        self.check_parameters()
+        n_anchors = self.anchors_for(len(X))
+        report_progress("choosing anchors")
+        anchors = anchors_of(X[hash_sample(X, rows_for_anchors(n_anchors))], n_anchors)
+        report_progress(_TYING, 0.0)
+        ties = tie_rows(X, FlatSearch(anchors), self.n_nearest)
+        census = anchor_census(ties, anchors)
+        used, position = census.used_anchors()
+        nearest = position[ties.nearest]
+        census = census.of(used)
         self.anchors_ = anchors[used]
-        self._search = FlatSearch(self.anchors_)
-        m = len(used)
-        self.masses_ = np.bincount(nearest.ravel(), Z.ravel(), m).astype(np.float64)
-        self.ties_ = sparse_rows(Z, nearest, m)
+        self.masses_ = census.masses
+        self.ties_ = sparse_rows(ties.weights, nearest, len(used))
         self.degrees_ = np.ones(len(X))
-        self._own = np.einsum("is,is->i", Z, Z / self.masses_[nearest])
+        self._own = own_weights(ties.weights, self.masses_[nearest])
         self._components = None
         self._shared = None
-
-        near = nearness(self.anchors_, center, nearest[:, 0], closest, scales)
-        self._usual_scales = usual_scales(near, self._search)
-        self._anchor_is_row = near.same > 0
-        self._all_equal = all(bool((X[part] == X[0]).all()) for part in self._parts)
+        self._search = FlatSearch(self.anchors_)
+        self._usual_scales = usual_scales(census, self._search)
+        self._anchor_is_row = census.n_equal > 0
+        self._all_equal = all(bool((X[block] == X[0]).all()) for block in self._blocks)
         return self
 
     def multiply(self, F: FloatArray) -> FloatArray:
@@ -117,7 +136,7 @@ class AnchorGraph(Graph):
         return self.from_anchors(self.prototype_labels(F))
 
     def similar_rows(self, rows: IntArray) -> Affinity:
-        """Return W[rows], less what a row is to itself: how similar these rows are to others."""
+        """Return W[rows] without the diagonal: how similar these rows are to others."""
         W = sparse.csr_array(self.ties_[rows] @ sparse.diags_array(1.0 / self.masses_))
         W = sparse.coo_array(W @ self.ties_.T)
         others = rows[W.row] != W.col
@@ -126,29 +145,29 @@ class AnchorGraph(Graph):
         )
 
     def features_of(self, rows: IntArray) -> FloatArray:
-        """Return the means of fitted rows' anchors, which stand in for their features."""
+        """Return the weighted means of fitted rows' anchors in place of their features."""
         return np.asarray(self.ties_[rows] @ self.anchors_)
 
     def hashes(self) -> UIntArray:
         """Return a hash of every row's ties."""
         weights, anchors = (
-            row_hashes(one.reshape(self.n_samples_, -1))
-            for one in (self.ties_.data, self.ties_.indices)
+            row_hashes(values.reshape(self.n_samples_, -1))
+            for values in (self.ties_.data, self.ties_.indices)
         )
         return scramble(weights ^ scramble(anchors))
 
     def neighbor_mean(self, F: FloatArray) -> FloatArray:
-        """Return what each row hears from the others, 0 where there are none."""
-        from_all = self.multiply(F)
-        return blockwise(from_others, from_all, F, self._own[:, None], out=from_all)
+        """Return the weighted mean of F over each row's neighbors, 0 where there are none."""
+        mean = self.multiply(F)
+        return blockwise(from_others, mean, F, self._own[:, None], out=mean)
 
     def prototype_labels(self, F: FloatArray) -> FloatArray:
-        """Return Λ⁻¹ Zᵀ F: what the anchors say when a row asks."""
+        """Return Λ⁻¹ Zᵀ F: the mean of F over the rows of each anchor."""
         return self.to_anchors(F) / self.masses_[:, None]
 
     @property
     def strengths(self) -> FloatArray:
-        """How strongly each row is tied to others: 1 - w_ii."""
+        """How strongly each row is tied to other rows: 1 - w_ii."""
         return without_own(self._own)
 
     def crowded_rows(self) -> IntArray:
@@ -156,7 +175,7 @@ class AnchorGraph(Graph):
         return np.arange(self.n_samples_ if self._all_equal and self.n_samples_ > 1 else 0)
 
     def components(self) -> tuple[int, IntArray]:
-        """Return the number of connected components and each row's component; found once."""
+        """Return the number of connected components and each row's component; computed once."""
         if self._components is None:
             number, labels = anchor_components(self.shared_ties())
             first = self.ties_.indices[self.ties_.indptr[:-1]]
@@ -165,9 +184,9 @@ class AnchorGraph(Graph):
 
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
         """Return the weights of new rows on the anchors, and which rows are far from them."""
-        Z, nearest, squares, _ = self.ties_of(X, self._search)
-        far = squares > FAR * self._usual_scales[nearest[:, 0]]
-        return sparse_rows(Z, nearest, len(self.anchors_)), far
+        ties = tie_rows(X, self._search, self.n_nearest)
+        far = ties.closest > FAR * self._usual_scales[ties.nearest[:, 0]]
+        return sparse_rows(ties.weights, ties.nearest, len(self.anchors_)), far
 
     def state(self) -> dict[str, AnyArray]:
         """Return the anchors, what is far from them, and which of them are single rows."""
@@ -179,9 +198,9 @@ class AnchorGraph(Graph):
 
     @classmethod
     def from_state(cls, parameters: Mapping[str, Any], state: Mapping[str, AnyArray]) -> Self:
-        """Return a graph for new rows only: `affinities` answers as that of the graph stored."""
+        """Return a graph for new rows only; `affinities` is that of the stored graph."""
         graph = cls(**parameters)
-        graph.wanted_anchors(1)
+        graph.check_parameters()
         graph.anchors_ = state["anchors"]
         graph._search = FlatSearch(graph.anchors_)
         graph._usual_scales = state["usual_scales"]
@@ -189,81 +208,63 @@ class AnchorGraph(Graph):
         return graph
 
     def rows_in_state(self) -> str:
-        """Return how many means of rows are in `state`, and how many of these are rows.
+        """Return in words how many means of rows are in `state`, and how many of them equal a row.
 
-        The mean of one row, or of equal rows, is that row, to single precision.
+        The mean of one row, or of equal rows, is that row to single precision.
         """
-        n, n_samples = len(self.anchors_), int(self._anchor_is_row.sum())
-        means = f"{n:,} mean{'s' * (n != 1)} of training rows"
-        return f"{means}, of which {n_samples:,} equal a training row" if n_samples else means
+        n_equal = int(self._anchor_is_row.sum())
+        means = f"{counted(len(self.anchors_), 'mean')} of training rows"
+        return f"{means}, of which {n_equal:,} equal a training row" if n_equal else means
 
     def to_anchors(self, F: FloatArray) -> FloatArray:
-        """Return Zᵀ F: what the rows give to their anchors."""
+        """Return Zᵀ F: the sums over the rows of each anchor."""
 
-        def give(part: slice) -> FloatArray:
-            return transposed(some_rows(self.ties_, part)) @ F[part]
+        def block_sum(block: slice) -> FloatArray:
+            return transposed(some_rows(self.ties_, block)) @ F[block]
 
-        return np.asarray(sum(in_threads(give, self._parts)))
+        return np.asarray(sum(in_threads(block_sum, self._blocks)))
 
     def from_anchors(self, A: FloatArray) -> FloatArray:
-        """Return Z A: what the rows receive from their anchors."""
+        """Return Z A: the weighted mean of A over each row's anchors."""
         return multiply(self.ties_, A)
 
     def shared_ties(self) -> FloatArray:
-        """Return Zᵀ Z: how much any two anchors share; found once."""
+        """Return Zᵀ Z: how much any two anchors share; computed once."""
         if self._shared is None:
             m = len(self.masses_)
             refuse_if_too_large(f"AnchorGraph, with {m} anchors,", 3 * 8 * m * m, "fewer anchors")
-            shared = np.zeros((m, m))
-            for part in self._parts:
-                Z = some_rows(self.ties_, part)
-                shared += (transposed(Z) @ Z).toarray()
-            self._shared = shared
+            self._shared = shared_weights(self.ties_)
         return self._shared
 
     def __getstate__(self) -> dict[str, Any]:
-        # Where a graph goes, what its anchors share is found again by who needs it.
+        # Zᵀ Z is large and easily computed again: it does not travel with the graph.
         return {**super().__getstate__(), "_shared": None}
 
     @property
-    def _parts(self) -> list[slice]:
+    def _blocks(self) -> list[slice]:
         return slices(self.n_samples_, BLOCK_ROWS)
 
-    def ties_of(
-        self, X: Any, search: FlatSearch
-    ) -> tuple[FloatArray, IntArray, FloatArray, FloatArray]:
-        """Return rows' weights, their anchors, and the least and greatest squared distance."""
-        s = min(self.n_nearest, len(search.points))
-        Z: FloatArray = np.empty((len(X), s))
-        nearest: IntArray = np.empty((len(X), s), dtype=np.int32)
-        closest: FloatArray = np.empty(len(X))
-        scales: FloatArray = np.empty(len(X))
-        for part in with_progress(_TYING, slices(len(X), BLOCK_ROWS)):
-            rows = np.asarray(X[part])
-            nearest[part] = search.nearest(rows, s)
-            squares = distances_to(rows, search.points, nearest[part]) ** 2
-            farthest = squares.max(axis=1, keepdims=True)
-            weights = np.exp(-squares / np.where(farthest > 0, farthest, 1.0))
-            Z[part] = weights / weights.sum(axis=1, keepdims=True)
-            closest[part], scales[part] = squares.min(axis=1), farthest[:, 0]
-        return Z, nearest, closest, scales
+    @property
+    def most_anchors(self) -> int:
+        """The largest number of anchors, however many rows there are."""
+        return _MOST_ANCHORS if self.n_anchors == "auto" else int(self.n_anchors)
 
-    def wanted_anchors(self, n: int) -> int:
-        """Return how many anchors are wanted for n rows."""
-        if not isinstance(self.n_nearest, Integral) or self.n_nearest < 1:
-            raise ValueError(
-                "The 'n_nearest' parameter of AnchorGraph must be an int of at least 1. "
-                f"Got {self.n_nearest!r}."
-            )
-        if isinstance(self.n_anchors, str) and self.n_anchors == "auto":
-            return min(int(10 * np.sqrt(n)), _MOST_ANCHORS)
-        whole = isinstance(self.n_anchors, Integral) and not isinstance(self.n_anchors, bool)
-        if not whole or int(self.n_anchors) < 1:
-            raise ValueError(
-                "The 'n_anchors' parameter of AnchorGraph must be 'auto' or an int of at least 1. "
-                f"Got {self.n_anchors!r}."
-            )
+    def anchors_for(self, n_samples: int) -> int:
+        """Return the number of anchors for so many rows."""
+        if self.n_anchors == "auto":
+            return min(int(10 * np.sqrt(n_samples)), _MOST_ANCHORS)
         return int(self.n_anchors)
+
+    def check_parameters(self) -> None:
+        """Raise a ValueError for parameters that cannot be used."""
+        for name, words in (("n_nearest", ()), ("n_anchors", ("auto",))):
+            value = getattr(self, name)
+            whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+            if not whole and value not in words:
+                allowed = " or ".join([*map(repr, words), "an int of at least 1"])
+                raise ValueError(
+                    f"The {name!r} parameter of AnchorGraph must be {allowed}. Got {value!r}."
+                )
 
 
 def anchor_components(shared: FloatArray) -> tuple[int, IntArray]:
@@ -272,105 +273,163 @@ def anchor_components(shared: FloatArray) -> tuple[int, IntArray]:
     return int(number), labels.astype(np.intp)
 
 
-def rows_for_anchors(wanted: int) -> int:
-    """Return of how many rows so many anchors are the centers."""
-    return _ROWS_PER_ANCHOR * wanted
+def rows_for_anchors(n_anchors: int) -> int:
+    """Return how many rows so many anchors are learned from."""
+    return _ROWS_PER_ANCHOR * n_anchors
 
 
-def anchors_of(sample: FloatArray, wanted: int) -> tuple[FloatArray, FloatArray]:
-    """Return the anchors of a sample of rows, in the order of their hashes, and its center."""
+def anchors_of(sample: FloatArray, n_anchors: int) -> FloatArray:
+    """Return the anchors of a sample of rows in the order of their hashes: centers of k-means.
+
+    Where the sample has no more different rows than that, these are the anchors.
+    """
+    import faiss
+
     singles = SinglePrecision(sample)
-    anchors = singles.back(_centers(singles(sample), wanted))
-    return anchors, singles.back(np.zeros(sample.shape[1]))
+    points = singles(sample)
+    different, first = np.unique(points, axis=0, return_index=True)
+    if len(different) <= n_anchors:
+        return singles.back(np.ascontiguousarray(different))
+    # k-means begins at the first different rows in the order of the hashes: a random choice that
+    # is the same however the input was sorted.
+    starts = np.ascontiguousarray(points[np.sort(first)[:n_anchors]])
+    means = faiss.Kmeans(points.shape[1], n_anchors, niter=10)
+    means.cp.min_points_per_centroid, means.cp.max_points_per_centroid = 1, len(points)
+    means.train(points, init_centroids=starts)
+    return singles.back(np.asarray(means.centroids))
 
 
-class Nearness(NamedTuple):
-    """How near rows are to the anchor that is nearest to them, added up by anchors.
+class Ties(NamedTuple):
+    """Rows tied to their nearest anchors.
 
     Attributes
     ----------
-    rows : ndarray of shape (n_anchors,)
-        How many rows there are.
+    weights : ndarray of shape (n_samples, n_nearest)
+        The weights of each row; they sum to 1.
+    nearest : ndarray of int, of shape (n_samples, n_nearest)
+        The anchors of each row, the nearest first.
+    closest, scales : ndarray of shape (n_samples,)
+        The squared distances to the nearest and to the farthest of them.
+    """
+
+    weights: FloatArray
+    nearest: IntArray
+    closest: FloatArray
+    scales: FloatArray
+
+
+def tie_rows(X: Any, search: FlatSearch, n_nearest: int) -> Ties:
+    """Return rows tied to the nearest of the anchors that are searched."""
+    s = min(n_nearest, len(search.points))
+    ties = Ties(
+        np.empty((len(X), s)),
+        np.empty((len(X), s), dtype=np.int32),
+        np.empty(len(X)),
+        np.empty(len(X)),
+    )
+    for block in with_progress(_TYING, slices(len(X), BLOCK_ROWS)):
+        rows = np.asarray(X[block])
+        ties.nearest[block] = search.nearest(rows, s)
+        squares = distances_to(rows, search.points, ties.nearest[block]) ** 2
+        farthest = squares.max(axis=1, keepdims=True)
+        weights = np.exp(-squares / np.where(farthest > 0, farthest, 1.0))
+        ties.weights[block] = weights / weights.sum(axis=1, keepdims=True)
+        ties.closest[block], ties.scales[block] = squares.min(axis=1), farthest[:, 0]
+    return ties
+
+
+class AnchorCensus(NamedTuple):
+    """Sums over rows for every anchor; the sums of parts of the rows add up to those of all.
+
+    Attributes
+    ----------
+    n_tied : ndarray of shape (n_anchors,)
+        How many rows are tied to the anchor.
+    masses : ndarray of shape (n_anchors,)
+        The sums of their weights, the diagonal of Λ.
+    n_nearest : ndarray of shape (n_anchors,)
+        How many rows have it as their nearest anchor.
     scales : ndarray of shape (n_anchors,)
-        Their squared distances to the farthest anchor they are tied to.
-    same : ndarray of shape (n_anchors,)
+        The sums of their squared distances to the farthest anchor they are tied to.
+    n_equal : ndarray of shape (n_anchors,)
         How many of them equal the anchor, up to rounding.
     """
 
-    rows: FloatArray
+    n_tied: FloatArray
+    masses: FloatArray
+    n_nearest: FloatArray
     scales: FloatArray
-    same: FloatArray
+    n_equal: FloatArray
+
+    def used_anchors(self) -> tuple[IntArray, IntArray]:
+        """Return the anchors that rows are tied to, and every anchor's position among them."""
+        used = self.n_tied > 0
+        position: IntArray = np.cumsum(used, dtype=np.int32)
+        return np.flatnonzero(used), position - 1
+
+    def of(self, anchors: IntArray) -> AnchorCensus:
+        """Return the census of some anchors."""
+        return AnchorCensus(*(field[anchors] for field in self))
 
 
-def nearness(
-    anchors: FloatArray,
-    center: FloatArray,
-    first: IntArray,
-    closest: FloatArray,
-    scales: FloatArray,
-) -> Nearness:
-    """Return how near rows are to their nearest anchors.
-
-    Parameters
-    ----------
-    anchors : ndarray of shape (n_anchors, n_features)
-        The anchors.
-    center : ndarray of shape (n_features,)
-        Where numbers are small, and so is their rounding.
-    first : ndarray of shape (n_samples,)
-        Each row's nearest anchor.
-    closest, scales : ndarray of shape (n_samples,)
-        The squared distances to it, and to the farthest anchor that the row is tied to.
-    """
-    m = len(anchors)
-    sizes = np.linalg.norm(anchors - center, axis=1)
-    same = first[closest <= (_ROUNDING * sizes[first]) ** 2]
-    return Nearness(
-        np.bincount(first, minlength=m).astype(np.float64),
-        np.bincount(first, scales, m).astype(np.float64),
-        np.bincount(same, minlength=m).astype(np.float64),
+def anchor_census(ties: Ties, anchors: FloatArray) -> AnchorCensus:
+    """Return the census of tied rows."""
+    first, every, m = ties.nearest[:, 0], ties.nearest.ravel(), len(anchors)
+    # Anchors are rounded relative to their distance from the center of the rows. Medians stand for
+    # center and usual distance, because a single anchor that is very far away does not move them.
+    sizes = np.linalg.norm(anchors - np.median(anchors, axis=0), axis=1)
+    sizes = np.maximum(sizes, np.median(sizes))
+    equal = first[ties.closest <= (_ROUNDING * sizes[first]) ** 2]
+    counts = (
+        np.bincount(every, minlength=m),
+        np.bincount(every, ties.weights.ravel(), m),
+        np.bincount(first, minlength=m),
+        np.bincount(first, ties.scales, m),
+        np.bincount(equal, minlength=m),
     )
+    return AnchorCensus(*(count.astype(np.float64) for count in counts))
 
 
-def usual_scales(near: Nearness, search: FlatSearch) -> FloatArray:
+def usual_scales(census: AnchorCensus, search: FlatSearch) -> FloatArray:
     """Return the squared distance that is usual among the rows nearest to each anchor."""
-    usual = near.scales / np.maximum(near.rows, 1.0)
-    usual = np.maximum(usual, _LEAST * usual.mean())
+    usual = census.scales / np.maximum(census.n_nearest, 1.0)
+    usual = np.maximum(usual, _LEAST_SCALE * usual.mean())
     anchors = search.points
     if len(anchors) == 1:
         return usual
-    # As far as the next anchor is not far, even where every row is an anchor.
+    # A row at the distance of the next anchor is not far, even where every row is an anchor.
     apart = distances_to(anchors, anchors, search.nearest(anchors, 2)).max(axis=1)
     return np.maximum(usual, apart**2 / FAR)
 
 
+def shared_weights(Z: Any) -> FloatArray:
+    """Return Zᵀ Z: how much any two anchors share."""
+    n_samples, m = Z.shape
+    shared = np.zeros((m, m))
+    for block in slices(n_samples, BLOCK_ROWS):
+        rows = some_rows(Z, block)
+        shared += (transposed(rows) @ rows).toarray()
+    return shared
+
+
+def own_weights(weights: FloatArray, masses: FloatArray) -> FloatArray:
+    """Return w_ii, how similar each row is to itself, from weights and masses of its anchors."""
+    return np.einsum("is,is->i", weights, weights / masses)
+
+
 def without_own(own: FloatArray) -> FloatArray:
-    """Return how strongly rows are tied to others, from how strongly they are to themselves."""
+    """Return how strongly rows are tied to other rows: 1 - w_ii, up to rounding."""
     return np.maximum(1.0 - own - 1e-12, 0.0)
 
 
-def from_others(from_all: FloatArray, F: FloatArray, own: FloatArray) -> FloatArray:
-    """Return what rows hear, less what they say themselves, over the weight of the others."""
+def from_others(mean: FloatArray, F: FloatArray, own: FloatArray) -> FloatArray:
+    """Return the mean of F over each row's neighbors, from the mean that includes the row."""
     others = without_own(own)
-    return np.where(others > 0, (from_all - own * F) / np.maximum(others, 1e-12), 0.0)
+    return np.where(others > 0, (mean - own * F) / np.maximum(others, 1e-12), 0.0)
 
 
-def sparse_rows(Z: FloatArray, nearest: IntArray, n_anchors: int) -> Any:
-    """Return the weights of rows, equally many each, as a sparse array."""
-    n, s = Z.shape
+def sparse_rows(weights: FloatArray, nearest: IntArray, n_anchors: int) -> Any:
+    """Return Z, the weights of rows on their anchors, as a sparse array."""
+    n, s = weights.shape
     ends = np.arange(0, n * s + 1, s, dtype=np.int32 if n * s < 2**31 else np.int64)
-    return sparse.csr_array((Z.ravel(), nearest.ravel(), ends), shape=(n, n_anchors))
-
-
-def _centers(sample: FloatArray, wanted: int) -> FloatArray:
-    """Return the centers of k-means, or all different points where there are no more."""
-    import faiss
-
-    different, places = np.unique(sample, axis=0, return_index=True)
-    if len(different) <= wanted:
-        return np.ascontiguousarray(different)
-    starts = np.ascontiguousarray(sample[np.sort(places)[:wanted]])
-    means = faiss.Kmeans(sample.shape[1], wanted, niter=10)
-    means.cp.min_points_per_centroid, means.cp.max_points_per_centroid = 1, len(sample)
-    means.train(sample, init_centroids=starts)
-    return np.asarray(means.centroids)
+    return sparse.csr_array((weights.ravel(), nearest.ravel(), ends), shape=(n, n_anchors))

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from apportion._core.decode import Decoding
 from apportion._core.descent import unsupervised_rows
 from apportion._io.identifiers import is_missing
+from apportion._io.label_table import joined_codes as joined_codes
 from apportion._utils.progress import several_runs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, joined_reports, report_bags
@@ -275,19 +276,6 @@ def judge(labels: AnyArray, known: Supervision, decode: str) -> Judged:
 def _at_their_rows(error: SupervisionError, rows: IntArray) -> InputError:
     """Return an error about one of some rows as an error about that row among all."""
     return error if error.row is None else error.changed(row=int(rows[error.row]))
-
-
-def joined_codes(marked: Mapping[str, BoolArray]) -> AnyArray:
-    """Return every row's codes, joined by semicolons."""
-    bits = np.zeros(len(next(iter(marked.values()))), dtype=np.int64)
-    for place, rows in enumerate(marked.values()):
-        bits |= rows.astype(np.int64) << place
-    distinct, where = np.unique(bits, return_inverse=True)
-    texts = [
-        ";".join(code for place, code in enumerate(marked) if pattern >> place & 1)
-        for pattern in distinct.tolist()
-    ]
-    return np.array(texts, dtype=object)[where]
 
 
 def reasons_of(found: Answer) -> dict[str, int]:
