@@ -86,12 +86,12 @@ def reproduce(
         )
         if not trials:
             raise typer.BadParameter("These sections, methods and protocols have no trial.")
-        _run(trials, paper.Poser(sphere, SECTIONS), store, jobs, retry_failed)
+        _run(trials, paper.ProblemSource(sphere, SECTIONS), store, jobs, retry_failed)
     kept = store.rows()
     now = current(kept)
     if len(now) < len(kept):
         console.print(f"{len(kept) - len(now)} results of other code or data are kept, not counted")
-    shown = {one.key: one for one in wanted}
+    shown = {section.key: section for section in wanted}
     rows = [
         row
         for row in now
@@ -99,38 +99,36 @@ def reproduce(
     ]
     if not rows:
         raise typer.BadParameter(f"{out} has no such result of the present code.")
-    figures = summarize(rows)
+    scores = summarize(rows)
     tables = paper.tables_of(rows, sections=shown)
     with Outputs(force=True) as outputs:
-        paper.write_tables(tables, figures, out, outputs)
-        drawn = paper.draw_figures(figures, out / "figures", outputs, sections=shown)
+        paper.write_tables(tables, scores, out, outputs)
+        drawn = paper.draw_figures(scores, out / "figures", outputs, sections=shown)
         bold = sys.stdout is not None and sys.stdout.isatty()
-        print_out(paper.page(tables, figures, form, bold=bold))
+        print_out(paper.page(tables, scores, form, bold=bold))
     console.print(f"written: {out}/tables.txt, .md, .tex, .csv and {len(drawn)} figures")
-    _tell_failures(rows)
+    _report_failures(rows)
 
 
 def _ready(wanted: list[Any], sphere: Path | None, named: bool) -> list[Any]:
     """Return the sections that can run; the others are named, or refused if they were asked for."""
-    from experiments import reproduce as paper
+    from apportion.datasets.sphere import WHERE_SPHERE_IS, find_recordings
 
+    left_out = [section for section in wanted if section.needs_sphere]
     if sphere is not None:
-        if any(one.needs_sphere for one in wanted):
-            paper.find_recordings(sphere)
+        if left_out:
+            find_recordings(sphere)
         return wanted
-    left_out = [one for one in wanted if one.needs_sphere]
     if left_out and named:
-        raise typer.BadParameter(
-            f"{left_out[0].title} needs --sphere FOLDER. {paper.WHERE_SPHERE_IS}"
-        )
-    for one in left_out:
-        console.print(f"left out: {one.title}, which needs --sphere FOLDER")
+        raise typer.BadParameter(f"{left_out[0].title} needs --sphere FOLDER. {WHERE_SPHERE_IS}")
+    for section in left_out:
+        console.print(f"left out: {section.title}, which needs --sphere FOLDER")
     if left_out:
-        console.print(paper.WHERE_SPHERE_IS)
-    return [one for one in wanted if not one.needs_sphere]
+        console.print(WHERE_SPHERE_IS)
+    return [section for section in wanted if not section.needs_sphere]
 
 
-def _tell_failures(rows: list[Any]) -> None:
+def _report_failures(rows: list[Any]) -> None:
     """Name the first trials that failed, and end with exit code 1 if there are any."""
     from experiments.trials import trial_of
 

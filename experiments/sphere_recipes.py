@@ -20,9 +20,9 @@ def standardized(X: FloatArray) -> FloatArray:
     there = ~np.isnan(X)
     count = np.maximum(there.sum(axis=0), 1)
     mean = np.where(there, X, 0.0).sum(axis=0) / count
-    centerd = np.where(there, X - mean, 0.0)
-    deviation = np.sqrt((centerd**2).sum(axis=0) / count)
-    scaled = np.divide(centerd, deviation, out=np.zeros_like(X), where=deviation > 1e-12)
+    centered = np.where(there, X - mean, 0.0)
+    deviation = np.sqrt((centered**2).sum(axis=0) / count)
+    scaled = np.divide(centered, deviation, out=np.zeros_like(X), where=deviation > 1e-12)
     return np.clip(scaled, -3.0, 3.0)
 
 
