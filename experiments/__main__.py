@@ -46,7 +46,7 @@ def reproduce(
         int | None, typer.Option(min=1, help="Repetitions of every cell. 25 if not given.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Trials side by side. One a processor if not given.")
+        int | None, typer.Option(min=1, help="Trials side by side. One per processor if not given.")
     ] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run trials that failed once more.")
@@ -60,8 +60,8 @@ def reproduce(
 ) -> None:
     """Regenerate the paper's tables and figures, with the printed figures beside ours.
 
-    Results are kept trial by trial in OUT/results. An interrupted run goes on with the same
-    command. Tables go to stdout and to OUT/tables.{txt,md,tex,csv}, figures to OUT/figures.
+    Results are kept trial by trial in OUT/results. The same command continues an
+    interrupted run. Tables go to stdout and to OUT/tables.{txt,md,tex,csv}, figures to OUT/figures.
     """
     from experiments import METHODS, PROTOCOLS, SECTIONS, ResultStore, current, summarize
     from experiments import reproduce as paper
@@ -166,7 +166,7 @@ def _run(trials: Any, pose: Any, store: Any, jobs: int | None, retry_failed: boo
     seconds = forecast(waiting, n_processes(jobs))
     console.print(
         f"{len(waiting)} trials to run, {done} have a result already; about {_span(seconds)} "
-        f"with {n_processes(jobs)} side by side. Ctrl-C loses nothing: the same command goes on."
+        f"with {n_processes(jobs)} side by side. Ctrl-C loses nothing: the same command continues."
     )
     bar = Progress(
         TextColumn("{task.description}"),
@@ -184,7 +184,7 @@ def _run(trials: Any, pose: Any, store: Any, jobs: int | None, retry_failed: boo
                 bar.update(task, advance=weight * nominal_seconds(trial_of(row)), count=count)
             bar.update(task, completed=seconds)
         except (KeyboardInterrupt, Stopped):
-            console.print("finished trials are kept; the same command goes on.")
+            console.print("finished trials are kept; the same command continues.")
             raise
 
 

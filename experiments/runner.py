@@ -1,4 +1,4 @@
-"""Running trials side by side, going on where an earlier run stopped."""
+"""Run trials side by side, continuing where an earlier run stopped."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def run(
 
     Notes
     -----
-    A trial whose process dies, for want of memory say, is a failure like any other: those that
-    were under way are run once more, each alone, to see which it was.
+    A trial whose process dies, for example for lack of memory, is a failure like any other. The
+    trials that were running are run once more, each alone, to find out which it was.
     """
     waiting = remaining(trials, pose, store, methods=methods, retry_failed=retry_failed)
     origin = {trial: _origin(trial, pose, methods) for trial in waiting}
@@ -126,7 +126,7 @@ def _alone(trial: Trial, pose: Pose, methods: Mapping[str, Method]) -> dict[str,
     try:
         return next(_side_by_side([trial], pose, methods, 2))
     except BrokenProcessPool:
-        message = "the process died, perhaps for want of memory"
+        message = "the process died, perhaps for lack of memory"
         return result_row(
             trial, accuracy=np.nan, n_scored=0, status="failed", message=message, seconds=np.nan
         )

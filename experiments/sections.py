@@ -238,7 +238,7 @@ SECTIONS: dict[str, Section] = {
         Section(
             "sphere-1",
             "Table 3: Sphere 1 (raw)",
-            "Ambulatory against sedentary seconds in which the accelerometer was heard; seven "
+            "Ambulatory against sedentary seconds in which the accelerometer was received; seven "
             "features of its raw signal in the same second.",
             _SPHERE_CELLS,
             partial(_sedentary, "raw", 0, _scattered),
@@ -249,7 +249,7 @@ SECTIONS: dict[str, Section] = {
             "sphere-1-context",
             "Sphere 1 with ±5 s of context",
             "Ambulatory against sedentary seconds; seven features of the raw accelerometer within "
-            "five seconds before and after, heard for some of them.",
+            "five seconds before and after, received for some of them.",
             _SPHERE_CELLS,
             partial(_sedentary, "raw", 5, _scattered),
             needs_sphere=True,

@@ -276,7 +276,7 @@ def latex_text(text: str) -> str:
 
 
 def to_csv(scores: Mapping[Key, Score]) -> str:
-    """Return all figures and their printed ones, one line a cell and method."""
+    """Return all scores and the printed ones, one line per cell and method."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(

@@ -105,7 +105,7 @@ class Method:
     label : callable
         From (X, bags, totals, seed) to labels; from (problem, seed) where `sees_labels`.
     sees_labels : bool
-        Whether it is told the true labels: a bound to measure others by, no competitor.
+        Whether it sees the true labels: a bound to compare others with, no competitor.
     seconds : float
         About how long one fit of 200 rows takes, for the forecast of a run's length.
     """
