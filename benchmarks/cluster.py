@@ -5,7 +5,8 @@
 Both read the same Parquet files: overlapping clusters of 20 features, bags of 1,000 rows that
 follow each other, so that few lie in two files, or are scattered over all of them
 (`--scattered`). Prints times, labels that differ, the most memory of any process, requests, and the
-bytes that each moves.
+bytes that each moves. With `--against TREE`, a cluster of this source is compared with one of the
+source of another tree instead; the two run in turn.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,8 +26,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from apportion._dask.cluster import _KEEP_MEMORY
-from apportion._utils.progress import progress_callback
 from clusters import FEATURES, overlapping_clusters
 
 BAG_ROWS = 1_000
@@ -40,18 +40,24 @@ def main() -> None:
     parser.add_argument("--anchors", type=int, help="their number; by default by that of rows")
     parser.add_argument("--scattered", action="store_true", help="bags lie in all files")
     parser.add_argument("--give-back", action="store_true", help="memory, as Dask has it")
+    parser.add_argument("--against", type=Path, metavar="TREE", help="compare with its src/")
+    parser.add_argument("--repetitions", type=int, default=3, help="with --against: of each")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--side", choices=("alone", "cluster"), help=argparse.SUPPRESS)
+    parser.add_argument("--side", choices=("alone", "cluster", "plain"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.side == "alone":
         alone(given.folder, given.anchors or "auto")
     elif given.side == "cluster":
         if given.give_back:
+            from apportion._dask.cluster import _KEEP_MEMORY
+
             _KEEP_MEMORY.clear()
         on_cluster(given.folder, given.workers, given.anchors or "auto")
+    elif given.side == "plain":
+        plain(given.folder, given.workers, given.anchors or "auto")
     else:
         with tempfile.TemporaryDirectory() as folder:
-            compare(Path(folder), given)
+            (compare if given.against is None else compare_sources)(Path(folder), given)
 
 
 def compare(folder: Path, given: argparse.Namespace) -> None:
@@ -85,6 +91,32 @@ def compare(folder: Path, given: argparse.Namespace) -> None:
     print(f"  right: {np.mean(labels['cluster'] == truth):.1%}")
 
 
+def compare_sources(folder: Path, given: argparse.Namespace) -> None:
+    """Print seconds of a cluster of the other tree's source and of this one's, in turn."""
+    write_rows(folder, given)
+    sources = {"old": given.against / "src", "new": Path(__file__).parents[1] / "src"}
+    words = ["--side", "plain", "--folder", str(folder), "--workers", str(given.workers)]
+    words += ["--anchors", str(given.anchors)] if given.anchors else []
+    seconds: dict[str, list[float]] = {name: [] for name in sources}
+    labels = {}
+    for _ in range(given.repetitions):
+        for name, source in sources.items():
+            done = subprocess.run(
+                [sys.executable, __file__, *words],
+                env={**os.environ, "PYTHONPATH": str(source.resolve())},
+                check=True,
+                stdout=subprocess.PIPE,
+            )
+            seconds[name].append(float(done.stdout.split()[-1]))
+            labels[name] = np.load(folder / "plain.npy")
+    old, new = (statistics.median(seconds[name]) for name in sources)
+    differ = int((labels["old"] != labels["new"]).sum())
+    print(
+        f"{given.rows:,} rows, {given.workers} workers, median of {given.repetitions}: "
+        f"old {old:.1f} s, new {new:.1f} s, ratio {new / old:.2f}; {differ} labels differ"
+    )
+
+
 def write_rows(folder: Path, given: argparse.Namespace) -> None:
     X, y, bags = overlapping_clusters(given.rows, n_classes=given.classes, bag_size=BAG_ROWS)
     order = np.arange(len(y)) if given.scattered else np.argsort(bags, kind="stable")
@@ -103,6 +135,7 @@ def write_rows(folder: Path, given: argparse.Namespace) -> None:
 def alone(folder: Path, anchors: int | str) -> None:
     """Fit in one process, from reading to labels; the last line says how long that took."""
     from apportion import LPLLP, AnchorGraph, read_rows
+    from apportion._utils.progress import progress_callback
 
     started = time.perf_counter()
     files = sorted((folder / "rows").glob("*.parquet"))
@@ -114,7 +147,7 @@ def alone(folder: Path, anchors: int | str) -> None:
     with progress_callback(stages):
         model.fit(X, bags=bags, proportions=np.load(folder / "shares.npy"))
     seconds = time.perf_counter() - started
-    print(stages.told())
+    print(stages.summary())
     np.save(folder / "alone.npy", model.transduction_)
     print(f"{model.n_iter_} iterations, {model.tied_.sum()} rows tied")
     print(seconds)
@@ -123,6 +156,7 @@ def alone(folder: Path, anchors: int | str) -> None:
 def on_cluster(folder: Path, workers: int, anchors: int | str) -> None:
     """Fit on a local cluster, from reading to labels; the last line says how long that took."""
     from apportion._dask.cluster import started as cluster
+    from apportion._utils.progress import progress_callback
     from apportion.distributed import LPLLP
 
     with cluster(None, workers) as (client, where):
@@ -140,7 +174,7 @@ def on_cluster(folder: Path, workers: int, anchors: int | str) -> None:
             )
         labels = model.labels().compute()
         seconds = time.perf_counter() - started
-        print(stages.told())
+        print(stages.summary())
         np.save(folder / "cluster.npy", labels)
         print(
             f"{model.n_iter_} iterations, {model.n_requests_} requests, {model.n_tasks_} tasks; "
@@ -154,6 +188,24 @@ def on_cluster(folder: Path, workers: int, anchors: int | str) -> None:
     print(seconds)
 
 
+def plain(folder: Path, workers: int, anchors: int | str) -> None:
+    """Fit on a local cluster with public names alone, which every version has."""
+    from distributed import Client
+
+    from apportion.distributed import LPLLP
+
+    shares = np.load(folder / "shares.npy")
+    options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+    with Client(**options) as client:
+        started = time.perf_counter()
+        model = LPLLP(anchors).fit(folder / "rows", bags="bag", proportions=shares, client=client)
+        labels = model.labels().compute()
+        seconds = time.perf_counter() - started
+        model.close()
+    np.save(folder / "plain.npy", labels)
+    print(seconds)
+
+
 class Stages:
     """How long each stage of a fit took."""
 
@@ -161,11 +213,11 @@ class Stages:
         self._begun: list[tuple[str, float]] = []
 
     def __call__(self, stage: str, done: float | None, detail: str = "") -> None:
-        """Hear of a stage."""
+        """Note when a stage begins."""
         if not self._begun or self._begun[-1][0] != stage:
             self._begun.append((stage, time.perf_counter()))
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return the stages and their seconds, in words."""
         ends = [begin for _, begin in self._begun[1:]] + [time.perf_counter()]
         parts = [

@@ -90,7 +90,7 @@ def wisdm(file: Path, folder: Path) -> None:
 
 
 def sphere(path: Path, folder: Path) -> None:
-    """Give a diary line a participant and minute, in percentages of five groups of activities."""
+    """Label SPHERE from one diary line per participant and minute, in percentages."""
     truth, majority, annotated, n_minutes, n_people = sphere_files(load_sphere(path), folder)
     print(
         f"SPHERE: {len(truth):,} windows of a second, {n_people} recordings, {n_minutes} minutes, "

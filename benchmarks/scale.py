@@ -4,6 +4,7 @@
     python benchmarks/scale.py --most 100000    # up to this many rows
     python benchmarks/scale.py --plot FILE.png  # draw it, too
     python benchmarks/scale.py --save FILE.json # keep the figures
+    python benchmarks/scale.py --against TREE   # this source and that of another tree, in turn
 
 Overlapping clusters in 20 dimensions, float32, two classes, bags of 50 rows. Every fit runs in a
 process of its own, after a small one that loads the libraries. Seconds are of the wall clock.
@@ -15,6 +16,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import statistics
 import subprocess
 import sys
 import time
@@ -118,6 +121,39 @@ def in_a_process(case: dict[str, Any]) -> dict[str, Any]:
     command = [sys.executable, str(HERE / "scale.py"), "--worker", json.dumps(case)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(output.splitlines()[-1])
+
+
+def seconds_of_fit(case: dict[str, Any]) -> float:
+    """Fit one case with public names alone, which every version has, and return the seconds."""
+    from apportion import LPLLP, Totals
+    from clusters import overlapping_clusters
+
+    warnings.simplefilter("ignore")
+    X, y, bags = overlapping_clusters(case["n"])
+    totals = Totals.from_labels(y, bags)
+    LPLLP(case["graph"]).fit(X[:500], bags=bags[:500], proportions=totals)  # loads the libraries
+    start = time.perf_counter()
+    LPLLP(case["graph"]).fit(X, bags=bags, proportions=totals)
+    return time.perf_counter() - start
+
+
+def compare(tree: Path, most: int, repetitions: int) -> None:
+    """Print seconds of the source of another tree and of this one, which run in turn."""
+    sources = {"old": tree / "src", "new": HERE.parent / "src"}
+    print(
+        f"median seconds of {repetitions} fits\n{'':<8}{'rows':>12}{'old':>9}{'new':>9}{'ratio':>9}"
+    )
+    for graph, wanted in (("knn", 100_000), ("anchor", 1_000_000)):
+        case = {"n": min(wanted, most), "graph": graph}
+        words = [sys.executable, __file__, "--fit", json.dumps(case)]
+        seconds: dict[str, list[float]] = {name: [] for name in sources}
+        for _ in range(repetitions):
+            for name, source in sources.items():
+                paths = {**os.environ, "PYTHONPATH": str(source.resolve())}
+                done = subprocess.run(words, env=paths, check=True, stdout=subprocess.PIPE)
+                seconds[name].append(float(done.stdout.split()[-1]))
+        old, new = (statistics.median(seconds[name]) for name in sources)
+        print(f"{graph:<8}{case['n']:>12,}{old:>9.2f}{new:>9.2f}{new / old:>9.2f}")
 
 
 def dense_floor(n: int) -> float:
@@ -257,8 +293,17 @@ def main() -> None:
     parser.add_argument("--graphs", nargs="*", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--plot", help="draw a picture to this file")
     parser.add_argument("--save", help="keep the figures in this file")
+    parser.add_argument("--against", type=Path, metavar="TREE", help="compare with its src/")
+    parser.add_argument("--repetitions", type=int, default=3, help="with --against: of each")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--fit", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.fit:
+        print(seconds_of_fit(json.loads(options.fit)))
+        return
+    if options.against:
+        compare(options.against, options.most, options.repetitions)
+        return
     if options.worker:
         print(json.dumps(fit_once(json.loads(options.worker))))
         return

@@ -10,7 +10,7 @@ import numpy as np
 
 
 def measure(fit_and_label, files) -> None:
-    """Fit file by file, and print accuracy, seconds and peak memory (MiB), a JSON line each."""
+    """Fit each file; print accuracy, seconds and peak memory (MiB), one JSON line per fit."""
     data = [np.load(path) for path in files]
     read = [(one["X"], one["y"], one["bags"], one["shares"]) for one in data]
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew

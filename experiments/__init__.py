@@ -4,7 +4,7 @@ from experiments.methods import METHODS
 from experiments.runner import current, remaining, run
 from experiments.sections import DESIGNS, PROTOCOLS, SECTIONS, Section, three_bags
 from experiments.store import ResultStore
-from experiments.summary import Figure, summarize
+from experiments.summary import Score, summarize
 from experiments.tables import result_table, to_csv, to_latex, to_markdown, to_text
 from experiments.trials import Method, Problem, Trial, run_trial
 
@@ -13,10 +13,10 @@ __all__ = [
     "METHODS",
     "PROTOCOLS",
     "SECTIONS",
-    "Figure",
     "Method",
     "Problem",
     "ResultStore",
+    "Score",
     "Section",
     "Trial",
     "current",

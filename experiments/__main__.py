@@ -46,7 +46,7 @@ def reproduce(
         int | None, typer.Option(min=1, help="Repetitions of every cell. 25 if not given.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Trials side by side. One a processor if not given.")
+        int | None, typer.Option(min=1, help="Trials side by side. One per processor if not given.")
     ] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run trials that failed once more.")
@@ -60,8 +60,8 @@ def reproduce(
 ) -> None:
     """Regenerate the paper's tables and figures, with the printed figures beside ours.
 
-    Results are kept trial by trial in OUT/results. An interrupted run goes on with the same
-    command. Tables go to stdout and to OUT/tables.{txt,md,tex,csv}, figures to OUT/figures.
+    Results are kept trial by trial in OUT/results. The same command continues an
+    interrupted run. Tables go to stdout and to OUT/tables.{txt,md,tex,csv}, figures to OUT/figures.
     """
     from experiments import METHODS, PROTOCOLS, SECTIONS, ResultStore, current, summarize
     from experiments import reproduce as paper
@@ -86,12 +86,12 @@ def reproduce(
         )
         if not trials:
             raise typer.BadParameter("These sections, methods and protocols have no trial.")
-        _run(trials, paper.Poser(sphere, SECTIONS), store, jobs, retry_failed)
+        _run(trials, paper.ProblemSource(sphere, SECTIONS), store, jobs, retry_failed)
     kept = store.rows()
     now = current(kept)
     if len(now) < len(kept):
         console.print(f"{len(kept) - len(now)} results of other code or data are kept, not counted")
-    shown = {one.key: one for one in wanted}
+    shown = {section.key: section for section in wanted}
     rows = [
         row
         for row in now
@@ -99,38 +99,36 @@ def reproduce(
     ]
     if not rows:
         raise typer.BadParameter(f"{out} has no such result of the present code.")
-    figures = summarize(rows)
+    scores = summarize(rows)
     tables = paper.tables_of(rows, sections=shown)
     with Outputs(force=True) as outputs:
-        paper.write_tables(tables, figures, out, outputs)
-        drawn = paper.draw_figures(figures, out / "figures", outputs, sections=shown)
+        paper.write_tables(tables, scores, out, outputs)
+        drawn = paper.draw_figures(scores, out / "figures", outputs, sections=shown)
         bold = sys.stdout is not None and sys.stdout.isatty()
-        print_out(paper.page(tables, figures, form, bold=bold))
+        print_out(paper.page(tables, scores, form, bold=bold))
     console.print(f"written: {out}/tables.txt, .md, .tex, .csv and {len(drawn)} figures")
-    _tell_failures(rows)
+    _report_failures(rows)
 
 
 def _ready(wanted: list[Any], sphere: Path | None, named: bool) -> list[Any]:
     """Return the sections that can run; the others are named, or refused if they were asked for."""
-    from experiments import reproduce as paper
+    from apportion.datasets.sphere import WHERE_SPHERE_IS, find_recordings
 
+    left_out = [section for section in wanted if section.needs_sphere]
     if sphere is not None:
-        if any(one.needs_sphere for one in wanted):
-            paper.find_recordings(sphere)
+        if left_out:
+            find_recordings(sphere)
         return wanted
-    left_out = [one for one in wanted if one.needs_sphere]
     if left_out and named:
-        raise typer.BadParameter(
-            f"{left_out[0].title} needs --sphere FOLDER. {paper.WHERE_SPHERE_IS}"
-        )
-    for one in left_out:
-        console.print(f"left out: {one.title}, which needs --sphere FOLDER")
+        raise typer.BadParameter(f"{left_out[0].title} needs --sphere FOLDER. {WHERE_SPHERE_IS}")
+    for section in left_out:
+        console.print(f"left out: {section.title}, which needs --sphere FOLDER")
     if left_out:
-        console.print(paper.WHERE_SPHERE_IS)
-    return [one for one in wanted if not one.needs_sphere]
+        console.print(WHERE_SPHERE_IS)
+    return [section for section in wanted if not section.needs_sphere]
 
 
-def _tell_failures(rows: list[Any]) -> None:
+def _report_failures(rows: list[Any]) -> None:
     """Name the first trials that failed, and end with exit code 1 if there are any."""
     from experiments.trials import trial_of
 
@@ -168,7 +166,7 @@ def _run(trials: Any, pose: Any, store: Any, jobs: int | None, retry_failed: boo
     seconds = forecast(waiting, n_processes(jobs))
     console.print(
         f"{len(waiting)} trials to run, {done} have a result already; about {_span(seconds)} "
-        f"with {n_processes(jobs)} side by side. Ctrl-C loses nothing: the same command goes on."
+        f"with {n_processes(jobs)} side by side. Ctrl-C loses nothing: the same command continues."
     )
     bar = Progress(
         TextColumn("{task.description}"),
@@ -186,7 +184,7 @@ def _run(trials: Any, pose: Any, store: Any, jobs: int | None, retry_failed: boo
                 bar.update(task, advance=weight * nominal_seconds(trial_of(row)), count=count)
             bar.update(task, completed=seconds)
         except (KeyboardInterrupt, Stopped):
-            console.print("finished trials are kept; the same command goes on.")
+            console.print("finished trials are kept; the same command continues.")
             raise
 
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from apportion._io.atomic_write import Outputs
-from apportion._utils.typing import FloatArray
 from apportion.datasets import make_bags, make_half_kernel, make_xor
 from apportion.estimators import LPLLP
 from apportion.graphs import KNNGraph
 from experiments.sections import DESIGNS, Section
-from experiments.summary import Figure, Key, printed_for
+from experiments.summary import Key, Score, printed_for
 from experiments.trials import Method
 
 BAG_COLORS = ("#E69F00", "#009E73", "#CC79A7")
 CLASS_COLORS = ("#0072B2", "#D55E00")
+_GRAY = "0.86"
 MARKERS = ("o", "s", "^")
 _LINES = {
     "lp-llp": ("#000000", "o"),
@@ -34,8 +34,10 @@ _LINES = {
 
 def draw_procedure() -> Any:
     """Draw the paper's Figure 1: bags, their proportions as soft labels, neighbors, labels."""
+    from matplotlib.colors import LinearSegmentedColormap
+
     figure = _canvas(13.5, 2.9)
-    colors = _class_colors()
+    colors = LinearSegmentedColormap.from_list("classes", [CLASS_COLORS[0], _GRAY, CLASS_COLORS[1]])
     X, y = make_half_kernel(90, random_state=1)
     bags, totals = make_bags(X, y, proportions=DESIGNS["B"], random_state=1)
     model = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals)
@@ -86,15 +88,8 @@ def draw_synthetic() -> Any:
     )
     for axis, (title, (X, y)) in zip(axes, sets, strict=True):
         for label, color in enumerate(CLASS_COLORS):
-            axis.scatter(
-                *X[y == label].T,
-                s=14,
-                c=color,
-                marker=MARKERS[label],
-                edgecolors="white",
-                linewidths=0.3,
-                label=f"class {label}",
-            )
+            style = {"s": 14, "c": color, "marker": MARKERS[label], "label": f"class {label}"}
+            axis.scatter(*X[y == label].T, edgecolors="white", linewidths=0.3, **style)
         axis.set_title(f"{title}, 600 rows", fontsize=10)
         axis.legend(fontsize=8)
         axis.set_aspect("equal")
@@ -103,43 +98,40 @@ def draw_synthetic() -> Any:
 
 
 def draw_accuracy(
-    section: Section, protocol: str, figures: Mapping[Key, Figure], methods: Mapping[str, Method]
+    section: Section, protocol: str, scores: Mapping[Key, Score], methods: Mapping[str, Method]
 ) -> Any:
     """Draw mean accuracy against the number of rows for both designs; bars are standard errors."""
     sizes = sorted({n_samples for n_samples, _ in section.cells})
     figure = _canvas(10, 4.4)
     axes = figure.subplots(1, 2, sharey=True)
     for axis, design in zip(axes, DESIGNS, strict=True):
-        for place, method in enumerate(methods):
-            color, marker = _LINES.get(method, (f"C{place % 10}", "."))
-            aside = 1.0 + 0.012 * (place - len(methods) / 2)
-            found = [figures.get((section.key, protocol, f"{n}{design}", method)) for n in sizes]
-            known = [(n, f) for n, f in zip(sizes, found, strict=True) if f is not None and f.n]
-            if not known:
+        for number, method in enumerate(methods):
+            color, marker = _LINES.get(method, (f"C{number % 10}", "."))
+            shift = 1.0 + 0.012 * (number - len(methods) / 2)
+            keys = [(section.key, protocol, f"{n}{design}", method) for n in sizes]
+            points = [
+                (n * shift, scores[key])
+                for n, key in zip(sizes, keys, strict=True)
+                if key in scores and scores[key].n
+            ]
+            if not points:
                 continue
             axis.errorbar(
-                [n * aside for n, _ in known],
-                [f.mean for _, f in known],
-                yerr=[f.std / np.sqrt(f.n) if f.n > 1 else 0.0 for _, f in known],
+                [x for x, _ in points],
+                [score.mean for _, score in points],
+                yerr=[s.std / np.sqrt(s.n) if s.n > 1 else 0.0 for _, s in points],
                 color=color,
                 marker=marker,
                 capsize=2,
                 lw=1.4,
                 ls="--" if methods[method].sees_labels else "-",
-                label=methods[method].title
-                + (" (sees labels)" if methods[method].sees_labels else ""),
+                label=methods[method].heading,
             )
         printed = [(n, printed_for(section.key, f"{n}{design}", "lp-llp")) for n in sizes]
-        shown = [(n, figure.mean) for n, figure in printed if figure is not None]
+        shown = [(n, score.mean) for n, score in printed if score is not None]
         if shown:
-            axis.plot(
-                *zip(*shown, strict=True),
-                ":",
-                c="#000000",
-                marker="o",
-                mfc="white",
-                label="printed LP-LLP",
-            )
+            style = {"color": "#000000", "marker": "o", "mfc": "white", "label": "printed LP-LLP"}
+            axis.plot(*zip(*shown, strict=True), ":", **style)
         shares = ", ".join(f"{share:.2f}" for share in DESIGNS[design])
         axis.set_title(f"design {design}: {shares} of class 1", fontsize=10)
         axis.set_xscale("log")
@@ -175,19 +167,6 @@ def save(figure: Any, path: Path, outputs: Outputs) -> list[Path]:
 
 def _canvas(width: float, height: float) -> Any:
     """Return an empty figure that belongs to no window and changes no setting."""
-    try:
-        from matplotlib.figure import Figure as Canvas
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Figures need matplotlib: install apportion[experiments]."
-        ) from error
+    from matplotlib.figure import Figure as Canvas
+
     return Canvas(figsize=(width, height), layout="constrained")
-
-
-def _class_colors() -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    middle: FloatArray = np.array([0.86, 0.86, 0.86])
-    return LinearSegmentedColormap.from_list(
-        "classes", [CLASS_COLORS[0], tuple(middle), CLASS_COLORS[1]]
-    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier
@@ -18,26 +21,12 @@ from apportion.supervision.totals import Totals
 from experiments.trials import Method, Problem
 
 
-def lp_llp(X: FloatArray, bags: IntArray, totals: Totals, seed: int) -> AnyArray:
-    """LP-LLP as we recommend it: every default."""
-    return LPLLP(random_state=seed).fit(X, bags=bags, proportions=totals).transduction_
-
-
-def lp_llp_threshold(X: FloatArray, bags: IntArray, totals: Totals, seed: int) -> AnyArray:
-    """LP-LLP with every row's most likely class, for classes that overlap."""
-    model = LPLLP(decode="threshold", random_state=seed)
+def fitted_labels(
+    estimator: Any, X: FloatArray, bags: IntArray, totals: Totals, seed: int
+) -> AnyArray:
+    """Return the labels that a clone of the estimator finds with this seed."""
+    model = clone(estimator).set_params(random_state=seed)
     return model.fit(X, bags=bags, proportions=totals).transduction_
-
-
-def lp_llp_literal(X: FloatArray, bags: IntArray, totals: Totals, seed: int) -> AnyArray:
-    """Algorithm 2 as printed: dense RBF graph, γ by f̄ᵀSf̄, no factor (1-α), labels by threshold."""
-    model = LPLLP("rbf", solver="literal", decode="threshold", tol=1e-4, random_state=seed)
-    return model.fit(X, bags=bags, proportions=totals).transduction_
-
-
-def inv_cal(X: FloatArray, bags: IntArray, totals: Totals, seed: int) -> AnyArray:
-    """Inverse calibration with an RBF kernel."""
-    return InvCal("rbf", random_state=seed).fit(X, bags=bags, proportions=totals).transduction_
 
 
 def prop_svm(X: FloatArray, bags: IntArray, totals: Totals, seed: int) -> AnyArray:
@@ -45,13 +34,8 @@ def prop_svm(X: FloatArray, bags: IntArray, totals: Totals, seed: int) -> AnyArr
     model = PropSVM("rbf", n_starts=2, random_state=seed)
     search = ProportionSearchCV(model, {"C": [0.1, 1.0, 10.0]}, refit=False)
     search.fit(X, bags=bags, proportions=totals)
-    chosen = clone(model).set_params(n_starts=10, **search.best_params_)
-    return chosen.fit(X, bags=bags, proportions=totals).transduction_
-
-
-def mean_map(X: FloatArray, bags: IntArray, totals: Totals, seed: int) -> AnyArray:
-    """MeanMap with an RBF kernel."""
-    return MeanMap("rbf", random_state=seed).fit(X, bags=bags, proportions=totals).transduction_
+    chosen = PropSVM("rbf", n_starts=10, **search.best_params_)
+    return fitted_labels(chosen, X, bags, totals, seed)
 
 
 def em_llp(X: FloatArray, bags: IntArray, totals: Totals, seed: int) -> AnyArray:
@@ -59,8 +43,8 @@ def em_llp(X: FloatArray, bags: IntArray, totals: Totals, seed: int) -> AnyArray
     rule = make_pipeline(
         StandardScaler(), Nystroem(n_components=50, random_state=seed), LogisticRegression()
     )
-    model = EMLLP(rule, start=MeanMap("rbf"), max_iter=20, random_state=seed)
-    return model.fit(X, bags=bags, proportions=totals).transduction_
+    model = EMLLP(rule, start=MeanMap("rbf"), max_iter=20)
+    return fitted_labels(model, X, bags, totals, seed)
 
 
 def majority(X: FloatArray, bags: IntArray, totals: Totals, seed: int) -> AnyArray:
@@ -79,12 +63,21 @@ def supervised(problem: Problem, seed: int) -> AnyArray:
 
 
 METHODS: dict[str, Method] = {
-    "lp-llp": Method("LP-LLP", lp_llp, seconds=0.3),
-    "lp-llp-threshold": Method("LP-LLP threshold", lp_llp_threshold, seconds=0.3),
-    "lp-llp-literal": Method("LP-LLP literal", lp_llp_literal, seconds=1.1),
+    # As we recommend it: every default.
+    "lp-llp": Method("LP-LLP", partial(fitted_labels, LPLLP()), seconds=0.3),
+    # Every row's most likely class, for classes that overlap.
+    "lp-llp-threshold": Method(
+        "LP-LLP threshold", partial(fitted_labels, LPLLP(decode="threshold")), seconds=0.3
+    ),
+    # Algorithm 2 as printed: dense RBF graph, γ by f̄ᵀSf̄, no factor (1-α), labels by threshold.
+    "lp-llp-literal": Method(
+        "LP-LLP literal",
+        partial(fitted_labels, LPLLP("rbf", solver="literal", decode="threshold", tol=1e-4)),
+        seconds=1.1,
+    ),
     "prop-svm": Method("∝SVM", prop_svm, seconds=1.8),
-    "inv-cal": Method("InvCal", inv_cal, seconds=0.02),
-    "mean-map": Method("MeanMap", mean_map, seconds=0.1),
+    "inv-cal": Method("InvCal", partial(fitted_labels, InvCal("rbf")), seconds=0.02),
+    "mean-map": Method("MeanMap", partial(fitted_labels, MeanMap("rbf")), seconds=0.1),
     "em": Method("EMLLP", em_llp, seconds=0.4),
     "majority": Method("bag majority", majority, seconds=0.001),
     "supervised": Method("supervised", supervised, sees_labels=True, seconds=0.5),

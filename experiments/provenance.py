@@ -12,13 +12,9 @@ from typing import Any
 import apportion
 from apportion.datasets.sphere import find_recordings
 
-_PRESENTATION = (
-    *("cli.py", "__main__.py"),
-    *(f"{name}.py" for name in ("figures", "printed", "reproduce", "summary", "tables")),
-    *("runner.py", "store.py", "provenance.py", "methods.py"),
-)
-"""Files that do not decide what a result is: how results are run, kept and shown, and the methods,
-of which each counts for its own results alone."""
+_RESULT_FILES = ("sections.py", "sphere_recipes.py", "trials.py")
+"""Files of this package that decide what a result is. The others run, keep and show results, and
+each method counts for its own results alone."""
 
 
 @lru_cache(maxsize=256)
@@ -30,7 +26,7 @@ def code_name(function: Callable[..., Any]) -> str:
 def _source(thing: Any) -> str:
     """Return the source of a function, with what is bound to it; its type's where it has none."""
     if isinstance(thing, partial):
-        bound = [_source(one) if callable(one) else repr(one) for one in thing.args]
+        bound = [_source(value) if callable(value) else repr(value) for value in thing.args]
         return "\n".join([_source(thing.func), *bound, repr(sorted(thing.keywords.items()))])
     try:
         return inspect.getsource(thing)
@@ -40,14 +36,9 @@ def _source(thing: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _library() -> bytes:
-    folders = Path(apportion.__file__).parent, Path(__file__).parent
-    files = [
-        path
-        for folder in folders
-        for path in sorted(folder.rglob("*.py"))
-        if path.name not in _PRESENTATION
-    ]
-    return b"\0".join(path.read_bytes() for path in files)
+    library = sorted(Path(apportion.__file__).parent.rglob("*.py"))
+    here = [Path(__file__).with_name(name) for name in _RESULT_FILES]
+    return b"\0".join(path.read_bytes() for path in [*library, *here])
 
 
 @lru_cache(maxsize=8)

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from apportion._io.atomic_write import Outputs
-from apportion.datasets.sphere import WHERE_SPHERE_IS, find_recordings
 from experiments import figures as draw
 from experiments.methods import METHODS
 from experiments.provenance import sphere_name
 from experiments.sections import PROTOCOLS, SECTIONS, Section
-from experiments.summary import Figure, Key, summarize
+from experiments.summary import Key, Score, summarize
 from experiments.tables import (
     LEGEND,
     ResultTable,
@@ -30,19 +29,6 @@ from experiments.tables import (
 )
 from experiments.trials import Method, Problem, Trial
 
-__all__ = [
-    "WHERE_SPHERE_IS",
-    "Poser",
-    "draw_figures",
-    "find_recordings",
-    "page",
-    "plan",
-    "quick_plan",
-    "require_extras",
-    "tables_of",
-    "write_tables",
-]
-
 
 def require_extras() -> None:
     """Refuse to begin where a library is missing that would be needed in the end."""
@@ -52,7 +38,7 @@ def require_extras() -> None:
 
 
 @dataclass(frozen=True)
-class Poser:
+class ProblemSource:
     """From a trial to its problem, by the trial's section.
 
     Attributes
@@ -114,9 +100,9 @@ def tables_of(
     methods: Mapping[str, Method] = METHODS,
 ) -> list[ResultTable]:
     """Return the tables of all results there are, protocol by protocol in every section."""
-    found = summarize(rows)
+    scores = summarize(rows)
     tables = (
-        result_table(section, protocol, found, methods)
+        result_table(section, protocol, scores, methods)
         for section in sections.values()
         for protocol in section.protocols
     )
@@ -125,7 +111,7 @@ def tables_of(
 
 def page(
     tables: Sequence[ResultTable],
-    found: Mapping[Key, Figure],
+    scores: Mapping[Key, Score],
     form: str,
     *,
     bold: bool = False,
@@ -133,7 +119,7 @@ def page(
     """Return all tables in one form: text, markdown, latex or csv."""
     notes = [f"{letter}: {text}" for letter, text in notes_of(tables).items()]
     if form == "csv":
-        return to_csv(found).rstrip("\n")
+        return to_csv(scores).rstrip("\n")
     if form == "latex":
         return "\n\n".join([*map(to_latex, tables), *map(latex_text, (LEGEND, *notes))])
     if form == "markdown":
@@ -143,38 +129,32 @@ def page(
 
 
 def write_tables(
-    tables: Sequence[ResultTable], found: Mapping[Key, Figure], folder: Path, outputs: Outputs
+    tables: Sequence[ResultTable], scores: Mapping[Key, Score], folder: Path, outputs: Outputs
 ) -> list[Path]:
     """Write all tables as text, Markdown, LaTeX and CSV."""
     endings = {"txt": "text", "md": "markdown", "tex": "latex", "csv": "csv"}
-    return [
-        _write(folder / f"tables.{ending}", page(tables, found, form), outputs)
-        for ending, form in endings.items()
-    ]
+    for ending, form in endings.items():
+        with outputs.writing(folder / f"tables.{ending}") as temporary:
+            temporary.write_text(f"{page(tables, scores, form)}\n", encoding="utf-8")
+    return [folder / f"tables.{ending}" for ending in endings]
 
 
 def draw_figures(
-    found: Mapping[Key, Figure],
+    scores: Mapping[Key, Score],
     folder: Path,
     outputs: Outputs,
     *,
     sections: Mapping[str, Section] = SECTIONS,
     methods: Mapping[str, Method] = METHODS,
 ) -> list[Path]:
-    """Draw Figures 1 and 2, and accuracy against the number of rows where there are results."""
+    """Draw Scores 1 and 2, and accuracy against the number of rows where there are results."""
     written = draw.save(draw.draw_procedure(), folder / "figure-1-procedure", outputs)
     written += draw.save(draw.draw_synthetic(), folder / "figure-2-synthetic", outputs)
     for section in sections.values():
         several = len({n_samples for n_samples, _ in section.cells}) > 1
         for protocol in section.protocols:
-            if several and any(key[:2] == (section.key, protocol) for key in found):
+            if several and any(key[:2] == (section.key, protocol) for key in scores):
                 name = f"accuracy-{section.key}-{protocol.replace(' ', '-')}"
-                drawn = draw.draw_accuracy(section, protocol, found, methods)
+                drawn = draw.draw_accuracy(section, protocol, scores, methods)
                 written += draw.save(drawn, folder / name, outputs)
     return written
-
-
-def _write(path: Path, text: str, outputs: Outputs) -> Path:
-    with outputs.writing(path) as temporary:
-        temporary.write_text(f"{text}\n", encoding="utf-8")
-    return path

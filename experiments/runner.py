@@ -1,4 +1,4 @@
-"""Running trials side by side, going on where an earlier run stopped."""
+"""Run trials side by side, continuing where an earlier run stopped."""
 
 from __future__ import annotations
 
@@ -17,25 +17,18 @@ from experiments.methods import METHODS
 from experiments.provenance import code_name
 from experiments.sections import DESIGNS
 from experiments.store import ResultStore
-from experiments.trials import (
-    Method,
-    Problem,
-    Trial,
-    result_row,
-    run_trial,
-    trial_of,
-)
+from experiments.trials import Method, Problem, Trial, result_row, run_trial, trial_of
 
 _ALL_ROWS = 16_000
 _NOMINAL_FITS = 1.3
 """Seconds of the three fits that `forecast` makes, on the machine our figures come from."""
 
-Poser = Callable[[Trial], Problem]
+Pose = Callable[[Trial], Problem]
 
 
 def run(
     trials: Iterable[Trial],
-    pose: Poser,
+    pose: Pose,
     store: ResultStore,
     *,
     methods: Mapping[str, Method] = METHODS,
@@ -63,8 +56,8 @@ def run(
 
     Notes
     -----
-    A trial whose process dies, for want of memory say, is a failure like any other: those that
-    were under way are run once more, each alone, to see which it was.
+    A trial whose process dies, for example for lack of memory, is a failure like any other. The
+    trials that were running are run once more, each alone, to find out which it was.
     """
     waiting = remaining(trials, pose, store, methods=methods, retry_failed=retry_failed)
     origin = {trial: _origin(trial, pose, methods) for trial in waiting}
@@ -86,7 +79,7 @@ def run(
 
 def remaining(
     trials: Iterable[Trial],
-    pose: Poser,
+    pose: Pose,
     store: ResultStore,
     *,
     methods: Mapping[str, Method] = METHODS,
@@ -120,7 +113,7 @@ def current(
 
 
 def _side_by_side(
-    trials: Sequence[Trial], pose: Poser, methods: Mapping[str, Method], jobs: int
+    trials: Sequence[Trial], pose: Pose, methods: Mapping[str, Method], jobs: int
 ) -> Iterator[dict[str, Any]]:
     with parallel_config(backend="loky", inner_max_num_threads=1):
         parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
@@ -128,12 +121,12 @@ def _side_by_side(
     yield from rows
 
 
-def _alone(trial: Trial, pose: Poser, methods: Mapping[str, Method]) -> dict[str, Any]:
+def _alone(trial: Trial, pose: Pose, methods: Mapping[str, Method]) -> dict[str, Any]:
     """Run a trial in a process of its own, and survive its death."""
     try:
         return next(_side_by_side([trial], pose, methods, 2))
     except BrokenProcessPool:
-        message = "the process died, perhaps for want of memory"
+        message = "the process died, perhaps for lack of memory"
         return result_row(
             trial, accuracy=np.nan, n_scored=0, status="failed", message=message, seconds=np.nan
         )
@@ -148,7 +141,7 @@ def _kept(
     return row
 
 
-def _origin(trial: Trial, pose: Poser, methods: Mapping[str, Method]) -> tuple[str, str]:
+def _origin(trial: Trial, pose: Pose, methods: Mapping[str, Method]) -> tuple[str, str]:
     """Return the names of the code and of the data that a trial's result will come from."""
     data = getattr(pose, "data", None)
     return code_name(methods[trial.method].label), "" if data is None else data(trial.section)

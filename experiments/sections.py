@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ PAPER_METHODS = (
 )
 """The methods of the paper's tables, and some more."""
 
+_BOUNDS = ("lp-llp", "majority", "supervised")
+"""LP-LLP, and what is known to be worse and better."""
+
 Draw = Callable[[int, np.random.RandomState], tuple[FloatArray, AnyArray]]
 
 
@@ -55,9 +59,10 @@ class Section:
         A sentence on the data.
     cells : tuple of (int, str)
         Numbers of rows and designs.
-    protocols : tuple of str
     pose : callable
         From a trial, and the folder of the SPHERE data, to its problem.
+    protocols : tuple of str
+        Which rows are scored, among `PROTOCOLS`.
     needs_sphere : bool
         Whether that folder is needed.
     methods : tuple of str or None
@@ -72,8 +77,8 @@ class Section:
     title: str
     about: str
     cells: tuple[tuple[int, str], ...]
-    protocols: tuple[str, ...]
     pose: Callable[[Trial, Any], Problem]
+    protocols: tuple[str, ...] = PROTOCOLS
     needs_sphere: bool = False
     methods: tuple[str, ...] | None = None
     repetitions: int | None = None
@@ -83,13 +88,13 @@ class Section:
         self, methods: Sequence[str], repetitions: int, protocols: Sequence[str] = PROTOCOLS
     ) -> Iterator[Trial]:
         """Yield the trials of the table, repetition by repetition."""
-        mine = [method for method in methods if self.methods is None or method in self.methods]
-        for repetition in range(min(repetitions, self.repetitions or repetitions)):
-            for n_samples, design in self.cells:
-                for protocol in self.protocols:
-                    if protocol in protocols:
-                        for method in mine:
-                            yield Trial(self.key, n_samples, design, protocol, method, repetition)
+        for repetition, (n_samples, design), protocol, method in product(
+            range(min(repetitions, self.repetitions or repetitions)),
+            self.cells,
+            [protocol for protocol in self.protocols if protocol in protocols],
+            [method for method in methods if self.methods is None or method in self.methods],
+        ):
+            yield Trial(self.key, n_samples, design, protocol, method, repetition)
 
 
 def three_bags(draw: Draw, trial: Trial) -> Problem:
@@ -106,13 +111,10 @@ def three_bags(draw: Draw, trial: Trial) -> Problem:
     if n_test:
         shares, sizes = [*shares, 0.5], np.append(sizes, n_test)
     bags, totals = make_bags(X, y, proportions=shares, sizes=sizes.tolist(), random_state=rng)
-    if n_test:
-        scored = bags == len(shares) - 1
-        folds = np.where(scored, 0, -1)
-    else:
-        scored = np.ones(trial.n_samples, dtype=bool)
-        folds = _folds(y, rng)
-    return Problem(X, bags, totals, y, scored, folds)
+    if not n_test:
+        return Problem(X, bags, totals, y, np.ones(len(y), dtype=bool), _folds(y, rng))
+    scored = bags == len(shares) - 1
+    return Problem(X, bags, totals, y, scored, np.where(scored, 0, -1))
 
 
 def _folds(y: AnyArray, rng: np.random.RandomState, n_folds: int = 5) -> IntArray:
@@ -134,7 +136,8 @@ def _windows(sphere: str, setting: str, context: int = 0) -> SphereWindows:
 
 
 @lru_cache(maxsize=4)
-def _prototype_labels(sphere: str, setting: str, context: int) -> SphereWindows:
+def _recorded_windows(sphere: str, setting: str, context: int) -> SphereWindows:
+    """Return the windows that have at least one feature."""
     windows = _windows(sphere, setting, context)
     return windows.take(np.flatnonzero(~np.isnan(windows.X).all(axis=1)))
 
@@ -150,11 +153,11 @@ def _ambulatory_or(
 ) -> Problem:
     """Draw as many ambulatory windows as of another group, all wholly the one or the other.
 
-    Windows without any feature, in which the sensor was not heard, are not drawn.
+    Windows without any feature, in which nothing was received of the sensor, are not drawn.
     """
     groups = {"ambulatory": AMBULATORY_OR_SEDENTARY["ambulatory"], group: activities}
-    windows, found = _prototype_labels(os.fspath(sphere), setting, context).pure(groups)
-    y = (found == "ambulatory").astype(np.intp)
+    windows, labels = _recorded_windows(os.fspath(sphere), setting, context).pure(groups)
+    y = (labels == "ambulatory").astype(np.intp)
     recipe = home_recipe if setting == "baseline" else motion_recipe
 
     def draw(n_samples: int, rng: np.random.RandomState) -> tuple[FloatArray, AnyArray]:
@@ -203,9 +206,8 @@ def _natural_bags(trial: Trial, sphere: Any) -> Problem:
     return Problem(day_recipe(recorded), bags, totals, y, scored, folds)
 
 
-def _cells(*sizes: int) -> tuple[tuple[int, str], ...]:
-    return tuple((n_samples, design) for n_samples in sizes for design in DESIGNS)
-
+_SYNTHETIC_CELLS = tuple(product((120, 180, 300, 600), DESIGNS))
+_SPHERE_CELLS = tuple(product((60, 120, 180, 240), DESIGNS))
 
 SECTIONS: dict[str, Section] = {
     section.key: section
@@ -214,39 +216,31 @@ SECTIONS: dict[str, Section] = {
             "xor",
             "Table 1: XOR",
             "Four Gaussians of unit covariance at the corners of a square of side 10.",
-            _cells(120, 180, 300, 600),
-            PROTOCOLS,
+            _SYNTHETIC_CELLS,
             partial(_synthetic, make_xor),
-            methods=PAPER_METHODS,
-        ),
-        Section(
-            "half-kernel",
-            "Table 2: Half-Kernel",
-            "Half circles of radius 1 and 2 around one center, noise 0.1.",
-            _cells(120, 180, 300, 600),
-            PROTOCOLS,
-            partial(_synthetic, make_half_kernel),
             methods=PAPER_METHODS,
         ),
         *(
             Section(
-                f"half-kernel-{noise:g}",
-                f"Half-Kernel with noise {noise:g}",
+                f"half-kernel{key}",
+                title,
                 f"Half circles of radius 1 and 2 around one center, noise {noise:g}.",
-                _cells(120, 180, 300, 600),
-                PROTOCOLS,
+                _SYNTHETIC_CELLS,
                 partial(_synthetic, partial(make_half_kernel, noise=noise)),
-                methods=("lp-llp", "majority", "supervised"),
+                methods=methods,
             )
-            for noise in (0.2, 0.3)
+            for noise, key, title, methods in (
+                (0.1, "", "Table 2: Half-Kernel", PAPER_METHODS),
+                (0.2, "-0.2", "Half-Kernel with noise 0.2", _BOUNDS),
+                (0.3, "-0.3", "Half-Kernel with noise 0.3", _BOUNDS),
+            )
         ),
         Section(
             "sphere-1",
             "Table 3: Sphere 1 (raw)",
-            "Ambulatory against sedentary seconds in which the accelerometer was heard; seven "
+            "Ambulatory against sedentary seconds in which the accelerometer was received; seven "
             "features of its raw signal in the same second.",
-            _cells(60, 120, 180, 240),
-            PROTOCOLS,
+            _SPHERE_CELLS,
             partial(_sedentary, "raw", 0, _scattered),
             needs_sphere=True,
             methods=PAPER_METHODS,
@@ -255,9 +249,8 @@ SECTIONS: dict[str, Section] = {
             "sphere-1-context",
             "Sphere 1 with ±5 s of context",
             "Ambulatory against sedentary seconds; seven features of the raw accelerometer within "
-            "five seconds before and after, heard for some of them.",
-            _cells(60, 120, 180, 240),
-            PROTOCOLS,
+            "five seconds before and after, received for some of them.",
+            _SPHERE_CELLS,
             partial(_sedentary, "raw", 5, _scattered),
             needs_sphere=True,
             methods=("lp-llp", "em", "majority", "supervised"),
@@ -268,8 +261,7 @@ SECTIONS: dict[str, Section] = {
             "The kindest choice of windows that we found: ambulatory against lying, successive "
             "seconds of each in the order of the recordings, features within five seconds before "
             "and after.",
-            _cells(60, 120, 180, 240),
-            PROTOCOLS,
+            _SPHERE_CELLS,
             partial(_lying, "raw", 5, _successive),
             needs_sphere=True,
             methods=("lp-llp", "lp-llp-literal", "majority", "supervised"),
@@ -279,8 +271,7 @@ SECTIONS: dict[str, Section] = {
             "Table 4: Sphere 2 (baseline)",
             "Ambulatory against sedentary seconds; 67 values made of the data set's 305 baseline "
             "features.",
-            _cells(60, 120, 180, 240),
-            PROTOCOLS,
+            _SPHERE_CELLS,
             partial(_sedentary, "baseline", 0, _scattered),
             needs_sphere=True,
             methods=PAPER_METHODS,
@@ -292,8 +283,8 @@ SECTIONS: dict[str, Section] = {
             "baseline features of the second and means over five seconds before and after. Bags "
             "are 60 or 300 seconds of one person.",
             ((0, "60 s"), (0, "300 s")),
-            ("all rows",),
             _natural_bags,
+            ("all rows",),
             needs_sphere=True,
             methods=("lp-llp", "lp-llp-threshold", "em", "majority", "supervised"),
             repetitions=5,

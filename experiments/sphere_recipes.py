@@ -8,7 +8,7 @@ from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.datasets import SphereWindows
 
 _OUT_OF_REACH = -105.0
-"""dBm, the weakest signal that was received anywhere: a receiver that heard nothing."""
+"""dBm, the weakest signal that was received anywhere: used where a receiver got nothing."""
 
 
 def standardized(X: FloatArray) -> FloatArray:
@@ -20,9 +20,9 @@ def standardized(X: FloatArray) -> FloatArray:
     there = ~np.isnan(X)
     count = np.maximum(there.sum(axis=0), 1)
     mean = np.where(there, X, 0.0).sum(axis=0) / count
-    centerd = np.where(there, X - mean, 0.0)
-    deviation = np.sqrt((centerd**2).sum(axis=0) / count)
-    scaled = np.divide(centerd, deviation, out=np.zeros_like(X), where=deviation > 1e-12)
+    centered = np.where(there, X - mean, 0.0)
+    deviation = np.sqrt((centered**2).sum(axis=0) / count)
+    scaled = np.divide(centered, deviation, out=np.zeros_like(X), where=deviation > 1e-12)
     return np.clip(scaled, -3.0, 3.0)
 
 
@@ -32,11 +32,11 @@ def motion_recipe(windows: SphereWindows) -> FloatArray:
 
 
 def home_signals(windows: SphereWindows) -> FloatArray:
-    """Return one value a signal of the baseline features, and what is missing as a value.
+    """Return one value per signal of the baseline features, and what is missing as a value.
 
     Of the five statistics of every signal the mean is kept, and of the accelerometer the logarithm
     of the deviation too: the others repeat them. Whether a camera sees the person is a column of
-    its own. A receiver that hears nothing is as far as the farthest.
+    its own. A receiver that gets nothing is as far as the farthest.
     """
     names = np.array(windows.feature_names)
     X = windows.X

@@ -61,10 +61,10 @@ class ResultStore:
             self._write(rows, "rows")
         for part in parts:
             part.unlink(missing_ok=True)
-        for remains in self.folder.glob("*.tmp"):
+        for leftover in self.folder.glob("*.tmp"):
             with suppress(FileNotFoundError):  # another run has just finished it
-                if time.time() - remains.stat().st_mtime > _STALE:
-                    remains.unlink()
+                if time.time() - leftover.stat().st_mtime > _STALE:
+                    leftover.unlink()
 
     def _all(self) -> list[dict[str, Any]]:
         """Return every row; larger files are read last, as small ones may move into them."""
@@ -72,7 +72,8 @@ class ResultStore:
         return small + [row for path in self.folder.glob("rows-*.parquet") for row in _read(path)]
 
     def _write(self, rows: list[dict[str, Any]], kind: str) -> None:
-        pyarrow = _pyarrow()
+        import pyarrow.parquet
+
         self.folder.mkdir(parents=True, exist_ok=True)
         table = pyarrow.Table.from_pylist(rows, schema=pyarrow.schema(list(_COLUMNS.items())))
         with replacing(self.folder / f"{kind}-{uuid.uuid4().hex}.parquet") as temporary:
@@ -81,7 +82,8 @@ class ResultStore:
 
 def _read(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a file; none of one that was gathered a moment ago."""
-    pyarrow = _pyarrow()
+    import pyarrow.parquet
+
     try:
         rows = pyarrow.parquet.read_table(path).to_pylist()
     except FileNotFoundError:
@@ -92,14 +94,3 @@ def _read(path: Path) -> list[dict[str, Any]]:
             "run again."
         ) from error
     return [{name: row.get(name) for name in _COLUMNS} for row in rows]
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "The experiments keep their results in Parquet files, which needs pyarrow: install "
-            "apportion[experiments]."
-        ) from error
-    return pyarrow

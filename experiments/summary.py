@@ -21,7 +21,7 @@ Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
-class Figure:
+class Score:
     """Mean and standard deviation of the repetitions of one cell.
 
     Attributes
@@ -43,19 +43,19 @@ class Figure:
     seconds: float
 
 
-def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[Key, Figure]:
-    """Return the figure of every cell and method that the result rows hold."""
+def summarize(rows: Iterable[Mapping[str, Any]]) -> dict[Key, Score]:
+    """Return the score of every cell and method that the result rows hold."""
     gathered: dict[Key, list[Mapping[str, Any]]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row["repetition"]):
         trial = trial_of(row)
         gathered[trial.section, trial.protocol, trial.cell, trial.method].append(row)
-    return {key: _figure(members) for key, members in sorted(gathered.items())}
+    return {key: _score(members) for key, members in sorted(gathered.items())}
 
 
-def _figure(rows: list[Mapping[str, Any]]) -> Figure:
+def _score(rows: list[Mapping[str, Any]]) -> Score:
     done = [row for row in rows if row["status"] == "done"]
     accuracy = np.array([row["accuracy"] for row in done])
-    return Figure(
+    return Score(
         mean=float(accuracy.mean()) if len(done) else np.nan,
         std=float(accuracy.std(ddof=1)) if len(done) > 1 else np.nan,
         n=len(done),
@@ -70,7 +70,7 @@ def printed_for(section: str, cell: str, method: str) -> Printed | None:
     return PRINTED.get(section, {}).get(cell, {}).get(column)
 
 
-def p_value(ours: Figure, printed: Printed) -> float:
+def p_value(ours: Score, printed: Printed) -> float:
     """Return the p-value of Welch's test that two means of repetitions are the same.
 
     Printed means are rounded to two decimals: the difference counts only as far as it goes beyond
@@ -88,7 +88,7 @@ def p_value(ours: Figure, printed: Printed) -> float:
     )
 
 
-def direction(ours: Figure, printed: Printed) -> int:
+def direction(ours: Score, printed: Printed) -> int:
     """Return +1 or -1 where ours is significantly above or below the printed mean, else 0."""
     p = p_value(ours, printed)
     return int(np.sign(ours.mean - printed.mean)) if p < SIGNIFICANT else 0

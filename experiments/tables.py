@@ -14,8 +14,8 @@ from experiments.printed import NOTES, PRINTED, Printed, best_printed
 from experiments.sections import Section
 from experiments.summary import (
     SIGNIFICANT,
-    Figure,
     Key,
+    Score,
     direction,
     p_value,
     printed_for,
@@ -61,10 +61,10 @@ class ResultTable:
 
 
 def result_table(
-    section: Section, protocol: str, figures: Mapping[Key, Figure], methods: Mapping[str, Method]
+    section: Section, protocol: str, scores: Mapping[Key, Score], methods: Mapping[str, Method]
 ) -> ResultTable | None:
     """Return one section's table under one protocol; None where it has no result yet."""
-    there = {key[2:] for key in figures if key[:2] == (section.key, protocol)}
+    there = {key[2:] for key in scores if key[:2] == (section.key, protocol)}
     cells = [
         cell
         for cell in (cell_name(*one) for one in section.cells)
@@ -75,34 +75,34 @@ def result_table(
         return None
     columns: list[str] = []
     for method in mine:
-        columns.append(_heading(methods[method]))
+        columns.append(methods[method].heading)
         if _has_printed_column(section, cells, method):
             columns.append(f"printed {methods[method].title}")
     rows = []
     for cell in cells:
-        found = {method: figures.get((section.key, protocol, cell, method)) for method in mine}
+        found = {method: scores.get((section.key, protocol, cell, method)) for method in mine}
         best = max(
             (
-                round(figure.mean, 2)
-                for method, figure in found.items()
-                if figure is not None and _may_win(figure, methods[method])
+                round(score.mean, 2)
+                for method, score in found.items()
+                if score is not None and _may_win(score, methods[method])
             ),
             default=np.nan,
         )
         entries: list[Entry] = []
-        for method, figure in found.items():
+        for method, score in found.items():
             printed = printed_for(section.key, cell, method)
-            entry = _entry(figure, printed)
-            if figure is not None and _may_win(figure, methods[method]):
-                entry = replace(entry, bold=round(figure.mean, 2) == best)
+            entry = _entry(score, printed)
+            if score is not None and _may_win(score, methods[method]):
+                entry = replace(entry, bold=round(score.mean, 2) == best)
             entries.append(entry)
             if _has_printed_column(section, cells, method):
                 entries.append(_printed_entry(printed))
         rows.append((cell, tuple(entries)))
     scored = _SCORED[protocol] if section.scored is None else section.scored
     sentences = (
-        *(section.about, scored, _repetitions(figures, section, protocol)),
-        *_against_best_printed(section, protocol, cells, figures),
+        *(section.about, scored, _repetitions(scores, section, protocol)),
+        *_against_best_printed(section, protocol, cells, scores),
     )
     title = f"{section.title}, {protocol}"
     return ResultTable(title, " ".join(sentences), tuple(columns), tuple(rows))
@@ -115,34 +115,30 @@ _SCORED = {
 }
 
 
-def _may_win(figure: Figure, method: Method) -> bool:
-    """Whether a figure may be the best: no label was seen, no repetition failed."""
-    return not method.sees_labels and figure.n > 0 and figure.failed == 0
+def _may_win(score: Score, method: Method) -> bool:
+    """Whether a score may be the best: no label was seen, no repetition failed."""
+    return not method.sees_labels and score.n > 0 and score.failed == 0
 
 
-def _heading(method: Method) -> str:
-    return f"{method.title} (sees labels)" if method.sees_labels else method.title
-
-
-def _repetitions(figures: Mapping[Key, Figure], section: Section, protocol: str) -> str:
-    mine = [figure for key, figure in figures.items() if key[:2] == (section.key, protocol)]
-    done = [figure.n + figure.failed for figure in mine]
-    failed = sum(figure.failed for figure in mine)
+def _repetitions(scores: Mapping[Key, Score], section: Section, protocol: str) -> str:
+    mine = [score for key, score in scores.items() if key[:2] == (section.key, protocol)]
+    done = [score.n + score.failed for score in mine]
+    failed = sum(score.failed for score in mine)
     text = f"{min(done)}" if min(done) == max(done) else f"{min(done)} to {max(done)}"
     return f"Mean(std) of {text} repetitions." + (f" {failed} trials failed." if failed else "")
 
 
 def _against_best_printed(
-    section: Section, protocol: str, cells: Sequence[str], figures: Mapping[Key, Figure]
+    section: Section, protocol: str, cells: Sequence[str], scores: Mapping[Key, Score]
 ) -> list[str]:
     """Return a sentence that counts the cells in which LP-LLP beats all that was printed."""
     if section.key not in PRINTED:
         return []
-    ours = [(cell, figures.get((section.key, protocol, cell, "lp-llp"))) for cell in cells]
+    ours = [(cell, scores.get((section.key, protocol, cell, "lp-llp"))) for cell in cells]
     gaps = [
-        round(round(figure.mean, 2) - best_printed(section.key, cell), 2)
-        for cell, figure in ours
-        if figure is not None and figure.n
+        round(round(score.mean, 2) - best_printed(section.key, cell), 2)
+        for cell, score in ours
+        if score is not None and score.n
     ]
     if not gaps:
         return []
@@ -159,14 +155,14 @@ def _has_printed_column(section: Section, cells: Sequence[str], method: str) -> 
     )
 
 
-def _entry(figure: Figure | None, printed: Printed | None) -> Entry:
-    if figure is None:
+def _entry(score: Score | None, printed: Printed | None) -> Entry:
+    if score is None:
         return Entry("")
-    if not figure.n:
+    if not score.n:
         return Entry("failed")
-    arrow = "" if printed is None else _ARROWS[direction(figure, printed)]
-    failed = f" {figure.failed} failed" if figure.failed else ""
-    return Entry(mean_and_std(figure.mean, figure.std) + failed, arrow=arrow)
+    arrow = "" if printed is None else _ARROWS[direction(score, printed)]
+    failed = f" {score.failed} failed" if score.failed else ""
+    return Entry(mean_and_std(score.mean, score.std) + failed, arrow=arrow)
 
 
 def _printed_entry(printed: Printed | None) -> Entry:
@@ -217,7 +213,7 @@ def to_text(table: ResultTable, *, bold: bool = False) -> str:
         lines.append("  ".join([" " * first, *words]))
     for name, entries in table.rows:
         words = [
-            _emphasized(entry.plain.rjust(width), entry.bold and bold)
+            ("\x1b[1m{}\x1b[0m" if entry.bold and bold else "{}").format(entry.plain.rjust(width))
             for entry, width in zip(entries, widths, strict=True)
         ]
         lines.append("  ".join([name.rjust(first), *words]))
@@ -229,8 +225,10 @@ def _two_lines(heading: str) -> tuple[str, str]:
     return (first, second) if second else ("", first)
 
 
-def _emphasized(text: str, bold: bool) -> str:
-    return f"\x1b[1m{text}\x1b[0m" if bold else text
+def _marked(entry: Entry, bold: str, arrow: str, notes: str) -> str:
+    """Return an entry with these forms of bold text and notes, where it has them."""
+    text = bold.format(entry.text) if entry.bold else entry.text
+    return text + arrow + (notes.format(entry.notes) if entry.notes else "")
 
 
 def to_markdown(table: ResultTable) -> str:
@@ -242,12 +240,7 @@ def to_markdown(table: ResultTable) -> str:
         "|---" * (len(table.columns) + 1) + "|",
     ]
     for name, entries in table.rows:
-        words = [
-            (f"**{entry.text}**" if entry.bold else entry.text)
-            + entry.arrow
-            + (f"<sup>{entry.notes}</sup>" if entry.notes else "")
-            for entry in entries
-        ]
+        words = [_marked(entry, "**{}**", entry.arrow, "<sup>{}</sup>") for entry in entries]
         lines.append(f"| {name} | " + " | ".join(words) + " |")
     return "\n".join(lines)
 
@@ -265,9 +258,7 @@ def to_latex(table: ResultTable) -> str:
     ]
     for name, entries in table.rows:
         words = [
-            (rf"\textbf{{{entry.text}}}" if entry.bold else entry.text)
-            + _LATEX_ARROWS[entry.arrow]
-            + (f"$^{{{entry.notes}}}$" if entry.notes else "")
+            _marked(entry, r"\textbf{{{}}}", _LATEX_ARROWS[entry.arrow], "$^{{{}}}$")
             for entry in entries
         ]
         lines.append(f"    {latex_text(name)} & " + " & ".join(words) + r" \\")
@@ -284,8 +275,8 @@ def latex_text(text: str) -> str:
     return "".join(signs.get(letter, letter) for letter in text)
 
 
-def to_csv(figures: Mapping[Key, Figure]) -> str:
-    """Return all figures and their printed ones, one line a cell and method."""
+def to_csv(scores: Mapping[Key, Score]) -> str:
+    """Return all scores and the printed ones, one line per cell and method."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
@@ -294,16 +285,16 @@ def to_csv(figures: Mapping[Key, Figure]) -> str:
             *("seconds", "printed_mean", "printed_std", "p_value", "printed_notes"),
         )
     )
-    for key, figure in figures.items():
+    for key, score in scores.items():
         section, protocol, cell, method = key
         printed = printed_for(section, cell, method)
         beside = (
             ["", "", "", ""]
             if printed is None
-            else [printed.mean, printed.std, f"{p_value(figure, printed):.3g}", printed.notes]
+            else [printed.mean, printed.std, f"{p_value(score, printed):.3g}", printed.notes]
         )
-        numbers = [f"{figure.mean:.6f}", f"{figure.std:.6f}", figure.n, figure.failed]
+        numbers = [f"{score.mean:.6f}", f"{score.std:.6f}", score.n, score.failed]
         writer.writerow(
-            [section, protocol, cell, method, *numbers, f"{figure.seconds:.3f}", *beside]
+            [section, protocol, cell, method, *numbers, f"{score.seconds:.3f}", *beside]
         )
     return out.getvalue()

@@ -105,7 +105,7 @@ class Method:
     label : callable
         From (X, bags, totals, seed) to labels; from (problem, seed) where `sees_labels`.
     sees_labels : bool
-        Whether it is told the true labels: a bound to measure others by, no competitor.
+        Whether it sees the true labels: a bound to compare others with, no competitor.
     seconds : float
         About how long one fit of 200 rows takes, for the forecast of a run's length.
     """
@@ -114,6 +114,11 @@ class Method:
     label: Callable[..., AnyArray]
     sees_labels: bool = False
     seconds: float = 0.2
+
+    @property
+    def heading(self) -> str:
+        """The title, marked where the method sees the labels."""
+        return f"{self.title} (sees labels)" if self.sees_labels else self.title
 
     def __call__(self, problem: Problem, seed: int) -> AnyArray:
         """Return a label for every row; the true labels stay here unless the method is marked."""
@@ -155,10 +160,10 @@ def run_trial(
     )
 
 
-def result_row(trial: Trial, **found: Any) -> dict[str, Any]:
-    """Return a trial and what was found as one row, with when, and by which version."""
+def result_row(trial: Trial, **result: Any) -> dict[str, Any]:
+    """Return a trial and its result as one row, with the time and the version."""
     now = datetime.now(UTC).isoformat()
-    return {**vars(trial), **found, "version": version("apportion"), "finished": now}
+    return {**vars(trial), **result, "version": version("apportion"), "finished": now}
 
 
 def _refuse_odd_labels(labels: AnyArray, problem: Problem) -> None:

@@ -18,9 +18,9 @@ from experiments import (
     METHODS,
     PROTOCOLS,
     SECTIONS,
-    Figure,
     Method,
     ResultStore,
+    Score,
     Section,
     Trial,
     current,
@@ -39,7 +39,7 @@ from experiments import figures as draw
 from experiments.printed import NOTES, PRINTED, Printed, best_printed
 from experiments.provenance import code_name
 from experiments.reproduce import (
-    Poser,
+    ProblemSource,
     draw_figures,
     page,
     plan,
@@ -50,7 +50,7 @@ from experiments.sphere_recipes import mean_around, standardized
 from experiments.summary import direction, p_value
 from sphere_folder import make_sphere_folder
 
-POSE = Poser(None, SECTIONS)
+POSE = ProblemSource(None, SECTIONS)
 XOR = Trial("xor", 120, "A", "test bag", "majority", 0)
 
 
@@ -231,9 +231,9 @@ def test_other_data_run_again(tmp_path, sphere):
     other = make_sphere_folder(tmp_path / "other", seconds=300, seed=1)
     store = ResultStore(tmp_path / "results")
     mine = [Trial("sphere-1", 60, "B", "all rows", "majority", 0)]
-    list(run(mine, Poser(sphere, SECTIONS), store, n_jobs=1))
-    assert not remaining(mine, Poser(sphere, SECTIONS), store)
-    assert remaining(mine, Poser(other, SECTIONS), store) == mine
+    list(run(mine, ProblemSource(sphere, SECTIONS), store, n_jobs=1))
+    assert not remaining(mine, ProblemSource(sphere, SECTIONS), store)
+    assert remaining(mine, ProblemSource(other, SECTIONS), store) == mine
 
 
 @pytest.mark.parametrize(
@@ -308,17 +308,17 @@ def test_printed_figures_are_the_papers():
 
 
 def test_significance_is_welchs():
-    ours = Figure(1.0, 0.0, 25, 0, 0.1)
+    ours = Score(1.0, 0.0, 25, 0, 0.1)
     assert direction(ours, Printed(0.91, 0.14)) == 1
-    assert direction(Figure(0.8, 0.1, 25, 0, 0.1), Printed(0.91, 0.02)) == -1
+    assert direction(Score(0.8, 0.1, 25, 0, 0.1), Printed(0.91, 0.02)) == -1
     assert direction(ours, Printed(1.0, 0.01)) == 0
-    assert direction(Figure(0.93, 0.1, 25, 0, 0.1), Printed(0.91, 0.14)) == 0
+    assert direction(Score(0.93, 0.1, 25, 0, 0.1), Printed(0.91, 0.14)) == 0
     assert p_value(ours, Printed(0.5, 0.0)) == 0.0
-    assert p_value(Figure(0.905, 0.001, 25, 0, 0.1), Printed(0.91, 0.0)) == 1.0
-    assert np.isnan(p_value(Figure(1.0, np.nan, 1, 0, 0.1), Printed(0.5, 0.1)))
+    assert p_value(Score(0.905, 0.001, 25, 0, 0.1), Printed(0.91, 0.0)) == 1.0
+    assert np.isnan(p_value(Score(1.0, np.nan, 1, 0, 0.1), Printed(0.5, 0.1)))
     rng = np.random.default_rng(0)
     a, b = rng.normal(0.6, 0.1, 25), rng.normal(0.7, 0.2, 25)
-    got = p_value(Figure(a.mean(), a.std(ddof=1), 25, 0, 0), Printed(b.mean(), b.std(ddof=1)))
+    got = p_value(Score(a.mean(), a.std(ddof=1), 25, 0, 0), Printed(b.mean(), b.std(ddof=1)))
     nearer = a + np.sign(b.mean() - a.mean()) * 0.005
     assert got == pytest.approx(ttest_ind(nearer, b, equal_var=False).pvalue)
 
@@ -388,12 +388,12 @@ def test_a_section_and_a_method_of_ones_own(tmp_path):
         "A line",
         "Points on a line.",
         ((60, "B"),),
-        ("all rows",),
         lambda trial, sphere: three_bags(draw_line, trial),
+        ("all rows",),
     )
     methods = {"ones": FEW["ones"], "lp-llp": METHODS["lp-llp"]}
     store = ResultStore(tmp_path)
-    pose = Poser(None, {"line": section})
+    pose = ProblemSource(None, {"line": section})
     list(run(plan([section], list(methods), 2), pose, store, methods=methods, n_jobs=2))
     table = result_table(section, "all rows", summarize(store.rows()), methods)
     assert "| 60B | .50(.00) | " in to_markdown(table)
@@ -434,14 +434,14 @@ def sphere(tmp_path_factory):
 @pytest.mark.parametrize("section", ["sphere-1", "sphere-1-context", "sphere-1-runs", "sphere-2"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_sphere_problems(sphere, section, protocol):
-    problem = Poser(sphere, SECTIONS)(Trial(section, 60, "B", protocol, "lp-llp", 0))
+    problem = ProblemSource(sphere, SECTIONS)(Trial(section, 60, "B", protocol, "lp-llp", 0))
     assert problem.X.shape[0] == 60
     assert problem.y.sum() == 30
     assert np.isfinite(problem.X).all()
     assert np.abs(problem.X).max() <= 3.0
     if section == "sphere-1":
         row = run_trial(
-            Trial(section, 60, "B", protocol, "lp-llp", 0), Poser(sphere, SECTIONS), METHODS
+            Trial(section, 60, "B", protocol, "lp-llp", 0), ProblemSource(sphere, SECTIONS), METHODS
         )
         assert row["accuracy"] > 0.9
 
@@ -470,7 +470,7 @@ def test_means_around_stay_within_a_recording():
 
 
 def test_natural_bags(sphere):
-    pose = Poser(sphere, SECTIONS)
+    pose = ProblemSource(sphere, SECTIONS)
     problem = pose(Trial("sphere-activities", 0, "60 s", "all rows", "majority", 0))
     assert len(problem.X) == 1198
     assert len(problem.totals.ids) == 20

@@ -197,10 +197,20 @@ def test_errors_say_where_to_get_the_data(tmp_path, shipped):
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("targets.csv", "5.0,6.0,0.0,0.0", "5.0,6.0,0.7,0.0", "line 7: the shares .* sum to 1.7"),
+        ("targets.csv", "5.0,6.0,0.0,0.0", "5.0,6.0,0.7,0.0", "line 7: found shares .* sum to 1.7"),
         ("targets.csv", "\n7.0,8.0", "\n77.0,78.0", "do not start at 0, 1, 2"),
-        ("acceleration.csv", "t,x,y,z", "t,x,y,zz", r"acceleration.csv is not as expected"),
-        ("acceleration.csv", "\n0.", "\nzero.", r"acceleration.csv is not as expected"),
+        (
+            "acceleration.csv",
+            "t,x,y,z",
+            "t,x,y,zz",
+            r"acceleration.csv: found a table that",
+        ),
+        (
+            "acceleration.csv",
+            "\n0.",
+            "\nzero.",
+            r"acceleration.csv: found a table that",
+        ),
     ],
 )
 def test_broken_files_are_named(tmp_path, file, old, new, message):

@@ -136,16 +136,10 @@ def _strategy(
         raise ValueError("Clusters have the sizes they have: leave out sizes.")
     if period is not None and strategy != "time":
         raise ValueError(f"A period goes with strategy='time'. Got strategy={strategy!r}.")
-    given = [
-        name
-        for name, value in (
-            ("n_bags", n_bags),
-            ("proportions", proportions),
-            ("period", period),
-            ("sizes", None if strategy == "proportions" else sizes),
-        )
-        if value is not None
-    ]
+    counts = {"n_bags": n_bags, "proportions": proportions, "period": period}
+    if strategy != "proportions":
+        counts["sizes"] = sizes
+    given = [name for name, value in counts.items() if value is not None]
     if len(given) != 1:
         raise ValueError(
             "The number of bags follows from exactly one of n_bags, proportions, sizes and period. "
@@ -192,7 +186,7 @@ def _per_row(values: Any, name: str, n_samples: int) -> AnyArray:
 
 
 def _moments(time: Any, name: str, n_samples: int) -> FloatArray:
-    """Return one number a row, seconds where dates are given; by default the row's place."""
+    """Return one number per row, seconds where dates are given; by default the row's position."""
     values = _per_row(np.arange(n_samples) if time is None else time, name, n_samples)
     if values.dtype.kind == "M":
         values = np.where(np.isnat(values), np.nan, values.astype("datetime64[ns]").astype(float))
@@ -245,11 +239,11 @@ def _deal(
 ) -> AnyArray:
     """Deal the rows of each class to bags with the wanted shares, in rounded counts."""
     if read_shares(labels) is not None:
-        raise ValueError("Proportions need one label a row. Got shares of the classes.")
-    codes, found = factorize(labels, "label")
+        raise ValueError("Proportions need one label per row. Got shares of the classes.")
+    codes, present = factorize(labels, "label")
     if (codes < 0).any():
         raise ValueError(f"Proportions need a label in every row. Row {np.argmin(codes)} has none.")
-    known = sorted_classes(found)[0] if classes is None else as_vector(list(classes))
+    known = sorted_classes(present)[0] if classes is None else as_vector(list(classes))
     named = read_shares(table) if hasattr(table, "columns") else None
     if named is not None and set(named.classes) == set(known.tolist()):
         proportions = named.values[:, [named.classes.index(label) for label in known.tolist()]]
@@ -270,8 +264,8 @@ def _deal(
             "The proportions of a bag must be between 0 and 1 and sum to 1. "
             f"Got {proportions.tolist()}."
         )
-    place = {label: h for h, label in enumerate(found)}
-    members = [np.flatnonzero(codes == place.get(label, -1)) for label in known.tolist()]
+    code_of = {label: code for code, label in enumerate(present)}
+    members = [np.flatnonzero(codes == code_of.get(label, -1)) for label in known.tolist()]
     counts = _rounded(proportions * sizes[:, None], sizes, np.array([len(m) for m in members]))
     if counts is None:
         needed = np.rint((proportions * sizes[:, None]).sum(axis=0)).astype(int).tolist()
@@ -296,12 +290,12 @@ def _rounded(masses: FloatArray, sizes: IntArray, members: IntArray) -> IntArray
     fraction = np.maximum(masses - down, 0.0)
     by_bag = sparse.kron(sparse.eye_array(n_bags), np.ones((1, n_classes)))
     by_class = sparse.kron(np.ones((1, n_bags)), sparse.eye_array(n_classes))
-    found = linprog(
+    rounding = linprog(
         -fraction.ravel(),
         A_eq=sparse.vstack([by_bag, by_class]),
         b_eq=np.concatenate([sizes - down.sum(axis=1), members - down.sum(axis=0)]),
         bounds=np.column_stack([np.zeros(masses.size), (fraction > 1e-9).ravel()]),
     )
-    if not found.success:
+    if not rounding.success:
         return None
-    return np.asarray(down + np.rint(found.x).reshape(masses.shape), dtype=np.intp)
+    return np.asarray(down + np.rint(rounding.x).reshape(masses.shape), dtype=np.intp)

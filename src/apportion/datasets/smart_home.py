@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apportion._io.atomic_write import Outputs
-from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
+from apportion._utils.typing import AnyArray, BoolArray, IntArray
 
 ACTIVITIES = ("sleep", "hygiene", "meals", "housework", "desk", "tv", "walk", "out")
 """The classes; `out` is at work or at the shops, `walk` is on foot out of doors."""
@@ -30,10 +30,7 @@ FIRST_DAY = np.datetime64("2024-03-04", "D")
 _ACCELERATION = ("acc_mean", "acc_std", "acc_peak", "acc_tilt")
 
 _DAY = 24 * 60
-_SLEEP = ACTIVITIES.index("sleep")
-_HYGIENE = ACTIVITIES.index("hygiene")
-_DESK = ACTIVITIES.index("desk")
-_TV = ACTIVITIES.index("tv")
+_SLEEP, _HYGIENE, _DESK, _TV = map(ACTIVITIES.index, ("sleep", "hygiene", "desk", "tv"))
 
 _FORGETS = (1, 2)
 """The participant, from 1 on, who forgets a day, and that day, from 0 on."""
@@ -46,7 +43,7 @@ _LOST = 0.01
 
 
 class _Pattern(NamedTuple):
-    """What the sensors see of an activity, a minute of it."""
+    """What the sensors see of one minute of an activity."""
 
     motion: float  # of the wrist, in thousandths of g
     unevenness: float  # the standard deviation of that motion, as a share of it
@@ -67,50 +64,21 @@ _PATTERNS = {
     "tv": _Pattern(14, 1.1, 9, 14, 1.7, 0.5, 0.06, (0, 0.1, 1.3, 0, 0.1)),
     "walk": _Pattern(240, 0.5, -48, 10, 1.0, 3.0, 0, (0, 0, 0, 0, 0.1)),
     "out": _Pattern(55, 1.1, -18, 20, 2.5, 0.7, 0, (0, 0, 0, 0, 0)),
+    "up and about": _Pattern(80, 1.0, -28, 16, 2.0, 0.4, 0, (0.3, 0.6, 0.6, 0.5, 1.2)),
 }
-_UP_AND_ABOUT = _Pattern(80, 1.0, -28, 16, 2.0, 0.4, 0, (0.3, 0.6, 0.6, 0.5, 1.2))
+"""In the order of `ACTIVITIES`; the last is what an interrupted activity looks like."""
 
 
-class _Part(NamedTuple):
-    """A part of a day: how likely it is, and how many minutes it takes."""
-
-    activity: str
-    chance: float
-    shortest: int
-    longest: int
-
-
-_MORNING = (_Part("hygiene", 1, 10, 26), _Part("meals", 1, 12, 28))
-_EVENING = (
-    _Part("housework", 0.8, 8, 60),
-    _Part("meals", 1, 25, 60),
-    _Part("desk", 0.6, 20, 90),
-    _Part("walk", 0.3, 10, 35),
-)
-_BETWEEN = {
-    "at work": (
-        _Part("walk", 1, 6, 20),
-        _Part("out", 1, 400, 510),
-        _Part("walk", 0.8, 6, 20),
-        _Part("out", 0.3, 30, 90),
-    ),
-    "working at home": (
-        _Part("desk", 1, 150, 230),
-        _Part("meals", 1, 25, 50),
-        _Part("walk", 0.7, 10, 45),
-        _Part("desk", 1, 150, 240),
-        _Part("out", 0.6, 25, 110),
-    ),
-    "free": (
-        _Part("housework", 0.9, 40, 120),
-        _Part("out", 0.7, 50, 150),
-        _Part("meals", 1, 30, 60),
-        _Part("tv", 0.5, 30, 90),
-        _Part("walk", 0.8, 30, 110),
-        _Part("desk", 0.6, 30, 120),
-        _Part("out", 0.6, 60, 180),
-    ),
+_ROUTINES = {
+    "morning": "hygiene 1 10-26, meals 1 12-28",
+    "at work": "walk 1 6-20, out 1 400-510, walk 0.8 6-20, out 0.3 30-90",
+    "working at home": "desk 1 150-230, meals 1 25-50, walk 0.7 10-45, desk 1 150-240, "
+    "out 0.6 25-110",
+    "free": "housework 0.9 40-120, out 0.7 50-150, meals 1 30-60, tv 0.5 30-90, walk 0.8 30-110, "
+    "desk 0.6 30-120, out 0.6 60-180",
+    "evening": "housework 0.8 8-60, meals 1 25-60, desk 0.6 20-90, walk 0.3 10-35",
 }
+"""Parts of a day: each activity, how likely it is, and how many minutes it takes."""
 
 
 class SmartHomeFiles(NamedTuple):
@@ -128,7 +96,7 @@ class SmartHome:
     Attributes
     ----------
     windows : dict of str to ndarray of shape (n_windows,)
-        One array a column:
+        One array per column:
 
         - `window`: a name such as `"p1-00042"`; `participant`: `"p1"`, `"p2"`, …
         - `start`, `end`: local clock times, datetime64[s].
@@ -140,8 +108,8 @@ class SmartHome:
     activities : ndarray of shape (n_windows,)
         The truth: what was done in the middle of each window.
     diary : list of dict of str to str
-        A line a participant and day: `participant`, `date`, and how long each activity took, in the
-        participant's own spelling; empty where nothing is reported.
+        One row per participant and day: `participant`, `date`, and how long each activity took, in
+        the participant's own spelling; empty where nothing is reported.
     reported : ndarray of shape (n_windows,)
         The truth in the diary's words: `"unknown"` in nights that the diary never covers.
     """
@@ -223,10 +191,13 @@ def make_smart_home(
     >>> home.diary[0]["sleep"], home.diary[2]["sleep"]
     ('...h...', '')
     """
-    _require_whole("days", days, 1)
-    _require_whole("participants", participants, 1)
-    _require_whole("seed", seed, 0)
-    _require_whole("minutes", minutes, 1)
+    whole = {"days": (days, 1), "participants": (participants, 1), "seed": (seed, 0)}
+    for name, (value, smallest) in {**whole, "minutes": (minutes, 1)}.items():
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < smallest:
+            raise ValueError(
+                f"The '{name}' parameter of make_smart_home must be a whole number from {smallest} "
+                f"on. Got {value!r}."
+            )
     if 60 % minutes:
         raise ValueError(
             "The 'minutes' parameter of make_smart_home must be a divisor of 60, such as 1, 5 or "
@@ -252,14 +223,6 @@ def make_smart_home(
     activities = np.array(ACTIVITIES)[np.concatenate(done)]
     uncovered = (windows["participant"] == f"p{_WITHOUT_NIGHTS}") & (activities == "sleep")
     return SmartHome(windows, activities, diary, np.where(uncovered, UNKNOWN, activities))
-
-
-def _require_whole(name: str, value: Any, smallest: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < smallest:
-        raise ValueError(
-            f"The '{name}' parameter of make_smart_home must be a whole number from {smallest} on. "
-            f"Got {value!r}."
-        )
 
 
 class _Person(NamedTuple):
@@ -304,11 +267,12 @@ def _routine(person: _Person, day: int, rng: np.random.Generator) -> _Routine:
         kind = "at work"
     wakes = round(person.wakes + (70 if weekend else 0) + rng.normal(0, 15))
     to_bed = round(person.goes_to_bed + (15 if weekend else 0) + rng.normal(0, 12))
-    parts = [
-        (part.activity, int(rng.integers(part.shortest, part.longest + 1)))
-        for part in (*_MORNING, *_BETWEEN[kind], *_EVENING)
-        if rng.random() < part.chance
-    ]
+    parts = []
+    for text in ", ".join(_ROUTINES[part] for part in ("morning", kind, "evening")).split(", "):
+        activity, chance, minutes = text.split()
+        if rng.random() < float(chance):
+            shortest, longest = map(int, minutes.split("-"))
+            parts.append((activity, int(rng.integers(shortest, longest + 1))))
     brushing = int(rng.integers(4, 13))
     awake = sum(length for _, length in parts)
     television = max(20, to_bed - brushing - wakes - awake)
@@ -356,10 +320,11 @@ def _features(
     n_windows = len(middle)
     activity, episode, off = (values[middle] for values in routine)
     hour = (middle - minutes // 2) / 60
-    known = _pattern_columns()
-    interrupted = rng.random(n_windows) < known["interrupted"][activity]
+    rows = zip(*_PATTERNS.values(), strict=True)
+    patterns = {name: np.array(row) for name, row in zip(_Pattern._fields, rows, strict=True)}
+    interrupted = rng.random(n_windows) < patterns["interrupted"][activity]
     seen = np.where(interrupted, len(ACTIVITIES), activity)
-    pattern = {name: values[seen] for name, values in known.items()}
+    pattern = {name: values[seen] for name, values in patterns.items()}
     mood = rng.standard_normal((3, routine.episode[-1] + 1))[:, episode]
     noise = rng.standard_normal((4, n_windows))
 
@@ -385,13 +350,6 @@ def _features(
         "hour": hour.round(4),
         "nonwear": off,
     }
-
-
-def _pattern_columns() -> dict[str, FloatArray]:
-    """Return each field of the patterns as an array: the activities in order, up and about last."""
-    patterns = [*(_PATTERNS[name] for name in ACTIVITIES), _UP_AND_ABOUT]
-    columns = zip(*patterns, strict=True)
-    return {name: np.array(column) for name, column in zip(_Pattern._fields, columns, strict=True)}
 
 
 def _diary_row(participant: int, day: int, activity: IntArray) -> dict[str, str]:

@@ -20,25 +20,13 @@ from apportion.datasets.sphere_features import (
     room_statistics,
     window_statistics,
 )
-from apportion.exceptions import compared
+from apportion.exceptions import FileError, InputError, compared, name_some
 
+_TRANSITIONS = "bend kneel_stand lie_sit sit_lie sit_stand stand_kneel stand_sit straighten turn"
 ACTIVITIES = (
     *(f"a_{name}" for name in ("ascend", "descend", "jump", "loadwalk", "walk")),
     *(f"p_{name}" for name in ("bent", "kneel", "lie", "sit", "squat", "stand")),
-    *(
-        f"t_{name}"
-        for name in [
-            "bend",
-            "kneel_stand",
-            "lie_sit",
-            "sit_lie",
-            "sit_stand",
-            "stand_kneel",
-            "stand_sit",
-            "straighten",
-            "turn",
-        ]
-    ),
+    *(f"t_{name}" for name in _TRANSITIONS.split()),
 )
 """The 20 classes: ambulation, posture, transition."""
 
@@ -53,12 +41,7 @@ FIVE_GROUPS: dict[str, tuple[str, ...]] = {
     "standing": ("p_stand",),
     "sitting": ("p_sit",),
     "lying": ("p_lie",),
-    "moving": (
-        "p_bent",
-        "p_kneel",
-        "p_squat",
-        *(name for name in ACTIVITIES if name.startswith("t_")),
-    ),
+    "moving": ("p_bent", "p_kneel", "p_squat", *(a for a in ACTIVITIES if a.startswith("t_"))),
 }
 """All 20 classes in five groups: low postures and transitions are `moving`."""
 
@@ -71,7 +54,7 @@ _SIGHTS = (
     *("centre_3d_x", "centre_3d_y", "centre_3d_z", "bb_3d_brb_x", "bb_3d_brb_y", "bb_3d_brb_z"),
     *("bb_3d_flt_x", "bb_3d_flt_y", "bb_3d_flt_z"),
 )
-_SWAPPED_CAMERAS = {"kitchen": "living_room", "living_room": "kitchen", "hallway": "hallway"}
+_SWAPPED_CAMERAS = ("kitchen", "living_room", "hallway")
 _SWAPPED_RECORDINGS = ("00007", "00008", "00009", "00010")
 
 BASELINE_COLUMNS = tuple(
@@ -91,6 +74,7 @@ WHERE_SPHERE_IS = (
     "8gccwpx47rav19vk8x4xapcog, unpack them, and give the folder that has `train` in it. Cite "
     "Twomey et al. 2016, arXiv:1603.00797."
 )
+_GET_ANEW = "get the file anew"
 
 
 @dataclass(frozen=True)
@@ -122,13 +106,8 @@ class SphereWindows:
 
     def take(self, rows: AnyArray) -> SphereWindows:
         """Return some of the windows."""
-        return replace(
-            self,
-            X=self.X[rows],
-            shares=self.shares[rows],
-            participant=self.participant[rows],
-            start=self.start[rows],
-        )
+        columns = ("X", "shares", "participant", "start")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
     def labeled(self) -> SphereWindows:
         """Return the windows that somebody annotated."""
@@ -136,25 +115,28 @@ class SphereWindows:
 
     def grouped(self, groups: Mapping[str, Sequence[str]]) -> FloatArray:
         """Return each window's share of every group of activities; NaN where nobody annotated."""
-        place = {name: k for k, name in enumerate(self.activities)}
-        unknown = [name for names in groups.values() for name in names if name not in place]
+        unknown = {name for names in groups.values() for name in names} - set(self.activities)
         if unknown:
-            raise ValueError(
-                f"There is no activity {unknown[0]!r}. Allowed: {', '.join(self.activities)}."
+            raise InputError(
+                "groups",
+                f"no activity {min(unknown)!r} in the data",
+                ", ".join(self.activities),
+                "correct the name",
             )
-        return np.column_stack(
-            [
-                self.shares[:, [place[name] for name in names]].sum(axis=1)
-                for names in groups.values()
-            ]
-        )
+        columns = [[self.activities.index(name) for name in names] for names in groups.values()]
+        return np.column_stack([self.shares[:, names].sum(axis=1) for names in columns])
 
     def pure(self, groups: Mapping[str, Sequence[str]]) -> tuple[SphereWindows, AnyArray]:
         """Return the windows that lie wholly in one group, and which one."""
         names = [name for group in groups.values() for name in group]
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise ValueError(f"The activity {twice[0]!r} is in two groups. Allowed: in one.")
+        repeated = [name for name in names if names.count(name) > 1]
+        if repeated:
+            raise InputError(
+                "groups",
+                f"that {repeated[0]!r} is in two groups",
+                "every activity in at most one group",
+                "drop one of the two",
+            )
         shares = self.grouped(groups)
         rows, group = np.nonzero(shares >= 1.0 - 1e-9)
         return self.take(rows), np.array(list(groups))[group]
@@ -200,14 +182,13 @@ def load_sphere(
             f"setting 'baseline'. Got {context!r} with {setting!r}."
         )
     recordings = [_recording(folder, setting, context) for folder in find_recordings(path)]
-    sizes = [len(one["shares"]) for one in recordings]
     return SphereWindows(
-        X=np.vstack([one["X"] for one in recordings]),
-        feature_names=recordings[0]["names"],
-        shares=np.vstack([one["shares"] for one in recordings]),
+        X=np.vstack([recording.X for recording in recordings]),
+        feature_names=recordings[0].feature_names,
+        shares=np.vstack([recording.shares for recording in recordings]),
         activities=ACTIVITIES,
-        participant=np.repeat([one["participant"] for one in recordings], sizes),
-        start=np.concatenate([one["start"] for one in recordings]),
+        participant=np.concatenate([recording.participant for recording in recordings]),
+        start=np.concatenate([recording.start for recording in recordings]),
     )
 
 
@@ -224,52 +205,46 @@ def find_recordings(path: str | os.PathLike[str]) -> list[Path]:
     )
 
 
-def _recording(folder: Path, setting: str, context: int) -> dict[str, Any]:
-    targets = _read(folder / "targets.csv", ("start", *ACTIVITIES))
+def _recording(folder: Path, setting: str, context: int) -> SphereWindows:
+    """Return the windows of one recording."""
+    path = folder / "targets.csv"
+    targets = _read(path, ("start", *ACTIVITIES))
     start = targets["start"]
     shares = np.column_stack([targets[name] for name in ACTIVITIES])
-    known = ~np.isnan(shares).all(axis=1)
-    off = np.flatnonzero(known & ~(np.abs(np.nansum(shares, axis=1) - 1.0) <= 1e-6))
+    annotated = ~np.isnan(shares).all(axis=1)
+    sums = np.nansum(shares, axis=1)
+    off = np.flatnonzero(annotated & ~(np.abs(sums - 1.0) <= 1e-6))
     if off.size:
-        total, _ = compared(np.nansum(shares[off[0]]), 1.0)
-        raise ValueError(
-            f"{folder / 'targets.csv'}, line {off[0] + 2}: the shares of the activities sum to "
-            f"{total}. Allowed: 1, or a blank line. Hint: get the file anew."
-        )
-    shares[known] = np.nan_to_num(shares[known])
+        total, _ = compared(sums[off[0]], 1.0)
+        found = f"shares of the activities that sum to {total}"
+        raise FileError(f"{path}, line {off[0] + 2}", found, "1, or a blank line", _GET_ANEW)
     if not np.array_equal(start, np.arange(len(start))):
-        raise ValueError(
-            f"{folder / 'targets.csv'}: the windows do not start at 0, 1, 2, … seconds. Allowed: "
-            "every second once, in order. Hint: get the file anew."
-        )
-    names, X = (
-        (BASELINE_COLUMNS, _baseline(folder, len(start)))
-        if setting == "baseline"
-        else _raw(folder, len(start), context)
-    )
-    return {"X": X, "names": names, "shares": shares, "start": start, "participant": folder.name}
-
-
-def _raw(folder: Path, n_windows: int, context: int) -> tuple[tuple[str, ...], FloatArray]:
-    sensed = _read(folder / "acceleration.csv", ("t", *_AXES))
-    samples = regular_samples(
-        sensed["t"], np.column_stack([sensed[axis] for axis in _AXES]), n_windows
-    )
-    return motion_in_context(samples, context) if context else motion_features(samples)
+        found = "windows that do not start at 0, 1, 2, … seconds"
+        raise FileError(f"{path}", found, "every second once, in order", _GET_ANEW)
+    shares[annotated] = np.nan_to_num(shares[annotated])
+    names = BASELINE_COLUMNS
+    if setting == "baseline":
+        X = _baseline(folder, len(start))
+    else:
+        sensed = _read(folder / "acceleration.csv", ("t", *_AXES))
+        signal = np.column_stack([sensed[axis] for axis in _AXES])
+        samples = regular_samples(sensed["t"], signal, len(start))
+        names, X = motion_in_context(samples, context) if context else motion_features(samples)
+    participant = np.full(len(start), folder.name)
+    return SphereWindows(X, names, shares, ACTIVITIES, participant, start)
 
 
 def _baseline(folder: Path, n_windows: int) -> FloatArray:
-    shipped = folder / "columns.csv"
-    if shipped.exists():
-        read = _read(shipped, BASELINE_COLUMNS)
-        X = np.column_stack([read[name] for name in BASELINE_COLUMNS])
-        if len(X) != n_windows:
-            raise ValueError(
-                f"{shipped} has {len(X)} rows and targets.csv has {n_windows}. Allowed: as many. "
-                "Hint: get both files anew."
-            )
-        return X
-    return baseline_features(folder, n_windows)
+    """Return the baseline features that were published, or computed where they were not."""
+    path = folder / "columns.csv"
+    if not path.exists():
+        return baseline_features(folder, n_windows)
+    published = _read(path, BASELINE_COLUMNS)
+    X = np.column_stack([published[name] for name in BASELINE_COLUMNS])
+    if len(X) != n_windows:
+        allowed = f"{n_windows}, as many as targets.csv has"
+        raise FileError(f"{path}", f"{len(X)} rows", allowed, "get both files anew")
+    return X
 
 
 def baseline_features(folder: Path, n_windows: int) -> FloatArray:
@@ -277,26 +252,20 @@ def baseline_features(folder: Path, n_windows: int) -> FloatArray:
 
     Of a camera whose video is not there all columns are NaN.
     """
-    sensed = _read(folder / "acceleration.csv", ("t", *_AXES, *_RECEIVERS))
-    worn = [
-        window_statistics(sensed["t"], sensed[name], n_windows) for name in (*_AXES, *_RECEIVERS)
-    ]
-    seen = _read(folder / "pir.csv", ("start", "end"), text=("name",))
-    rooms = room_statistics(seen["start"], seen["end"], seen["name"], _DETECTORS, n_windows)
-    swap = folder.name in _SWAPPED_RECORDINGS
-    cameras = [
-        _camera(folder, _SWAPPED_CAMERAS[camera] if swap else camera, n_windows)
-        for camera in _CAMERAS
-    ]
-    return np.hstack([*worn, rooms, *cameras])
+    worn = _statistics(folder / "acceleration.csv", (*_AXES, *_RECEIVERS), n_windows)
+    motion = _read(folder / "pir.csv", ("start", "end"), text=("name",))
+    rooms = room_statistics(motion["start"], motion["end"], motion["name"], _DETECTORS, n_windows)
+    cameras = _SWAPPED_CAMERAS if folder.name in _SWAPPED_RECORDINGS else _CAMERAS
+    videos = [folder / f"video_{camera}.csv" for camera in cameras]
+    blank = np.full((n_windows, len(_SIGHTS) * len(STATISTICS)), np.nan)
+    seen = [_statistics(v, _SIGHTS, n_windows) if v.exists() else blank for v in videos]
+    return np.hstack([worn, rooms, *seen])
 
 
-def _camera(folder: Path, camera: str, n_windows: int) -> FloatArray:
-    video = folder / f"video_{camera}.csv"
-    if not video.exists():
-        return np.full((n_windows, len(_SIGHTS) * len(STATISTICS)), np.nan)
-    sight = _read(video, ("t", *_SIGHTS))
-    return np.hstack([window_statistics(sight["t"], sight[name], n_windows) for name in _SIGHTS])
+def _statistics(path: Path, names: Sequence[str], n_windows: int) -> FloatArray:
+    """Return the five statistics of each signal of a file in every second."""
+    signals = _read(path, ("t", *names))
+    return np.hstack([window_statistics(signals["t"], signals[name], n_windows) for name in names])
 
 
 def _read(path: Path, numbers: Sequence[str], text: Sequence[str] = ()) -> dict[str, Any]:
@@ -318,10 +287,10 @@ def _read(path: Path, numbers: Sequence[str], text: Sequence[str] = ()) -> dict[
             ),
         )
     except (ArrowInvalid, KeyError) as error:
-        raise ValueError(
-            f"{path} is not as expected: {error}. Allowed: a table with the columns "
-            f"{', '.join(list(wanted)[:6])}{' …' if len(wanted) > 6 else ''}, numbers or blanks. "
-            "Hint: get the file anew."
+        raise FileError(
+            f"{path}",
+            f"a table that cannot be read: {error}",
+            f"a table with the columns {name_some(wanted, 6)}, numbers or blanks",
+            _GET_ANEW,
         ) from error
-    columns = {name: table[name].to_numpy() for name in wanted}
-    return {name: np.array(column) for name, column in columns.items()}
+    return {name: np.array(table[name].to_numpy()) for name in wanted}

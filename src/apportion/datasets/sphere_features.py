@@ -53,9 +53,9 @@ def window_statistics(time: FloatArray, values: FloatArray, n_windows: int) -> F
     n, last = count[filled], np.cumsum(count)[filled] - 1
     first = last - n + 1
     mean = np.bincount(owner, ordered, n_windows)[filled] / n
-    centerd = ordered - np.repeat(mean, n)
+    centered = ordered - np.repeat(mean, n)
     table[filled, 0] = mean
-    table[filled, 1] = np.sqrt(np.bincount(owner, centerd**2, n_windows)[filled] / n)
+    table[filled, 1] = np.sqrt(np.bincount(owner, centered**2, n_windows)[filled] / n)
     table[filled, 2] = ordered[first]
     table[filled, 3] = (ordered[first + (n - 1) // 2] + ordered[first + n // 2]) / 2
     table[filled, 4] = ordered[last]
@@ -79,17 +79,15 @@ def room_statistics(
     >>> room_statistics(np.array([1.5]), np.array([2.5]), np.array(["hall"]), ["hall"], 4)[:, 0]
     array([0., 1., 1., 0.])
     """
-    place = {name: k for k, name in enumerate(rooms)}
     known = np.isin(room, list(rooms))
-    column = np.array([place[name] for name in room[known]], dtype=np.intp)
+    column = np.array([rooms.index(name) for name in room[known]], dtype=np.intp)
     change = np.zeros((n_windows + 1, len(rooms)))
     first = np.clip(np.floor(start[known]), 0, n_windows).astype(np.intp)
     past = np.clip(np.ceil(end[known]), 0, n_windows).astype(np.intp)
     np.add.at(change, (first, column), 1.0)
     np.add.at(change, (past, column), -1.0)
     on = (np.cumsum(change[:-1], axis=0) > 0).astype(np.float64)
-    table = np.zeros((n_windows, len(rooms), len(STATISTICS)))
-    table[:] = on[:, :, None]
+    table = np.repeat(on[:, :, None], len(STATISTICS), axis=2)
     table[:, :, STATISTICS.index("std")] = 0.0
     return table.reshape(n_windows, -1)
 
@@ -194,8 +192,8 @@ def _mean_and_std(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     there = ~np.isnan(values)
     count = np.maximum(there.sum(axis=1), 1)
     mean = np.where(there, values, 0.0).sum(axis=1) / count
-    centerd = np.where(there, values - np.expand_dims(mean, 1), 0.0)
-    deviation = np.sqrt((centerd**2).sum(axis=1) / count)
+    centered = np.where(there, values - np.expand_dims(mean, 1), 0.0)
+    deviation = np.sqrt((centered**2).sum(axis=1) / count)
     nothing = ~there.any(axis=1)
     return np.where(nothing, np.nan, mean), np.where(nothing, np.nan, deviation)
 
