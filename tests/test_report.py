@@ -51,22 +51,22 @@ from apportion.labeling.rows import (
     reasons_of,
 )
 from apportion.persistence import load_model, save_model
-from apportion.plotting._glossary import glossary
-from apportion.plotting._palette import looks
-from apportion.plotting._row_map import MOST_ROWS, RowsMap
-from apportion.plotting._timeline_data import SECOND, Times, timeline_of
-from apportion.report import Contents, Run, page, require_tools, write_contents
-from apportion.report.contents import (
+from apportion.plotting._palette import class_styles
+from apportion.plotting._segments import timeline_of
+from apportion.plotting._window_times import SECOND, Times
+from apportion.report import ReportData, Run, _page, require_tools, write_page
+from apportion.report._glossary import glossary
+from apportion.report._page import page_of
+from apportion.report._plot_data import MOST_DRAWN, plot_data
+from apportion.report._report_data import (
     MOST_MAPS,
     answer_of,
-    maps_left_out,
     maps_of,
-    rows_a_map,
+    rows_per_map,
     run_of,
 )
-from apportion.report.document import MOST_DRAWN, document_of
-from apportion.report.page import page_of
-from apportion.report.verdict import agreement_of, verdict_on
+from apportion.report._row_map import MOST_ROWS, RowMap
+from apportion.report._verdict import agreement_of, verdict_on
 
 ESTIMATORS = {
     "LPLLP": LPLLP(random_state=0),
@@ -340,9 +340,11 @@ def test_bad_times_and_rows_get_one_clear_error(given_, kind, says, tmp_path):
 @pytest.mark.parametrize("package", ["jinja2", "plotly"])
 def test_a_missing_tool_is_named_with_its_extra_before_any_work(package, tmp_path, monkeypatch):
     model, _, _ = fitted("LPLLP")
-    there = page.find_spec
-    monkeypatch.setattr(page, "find_spec", lambda name: None if name == package else there(name))
-    monkeypatch.setattr("apportion.report.write.maps_of", lambda _: pytest.fail("work was done"))
+    there = _page.find_spec
+    monkeypatch.setattr(_page, "find_spec", lambda name: None if name == package else there(name))
+    monkeypatch.setattr(
+        "apportion.report._write.map_of_graph", lambda _: pytest.fail("work was done")
+    )
     with pytest.raises(ModuleNotFoundError, match=rf"{package}: install apportion\[report\]"):
         write_report(model, tmp_path / "a.html")
     with pytest.raises(ModuleNotFoundError, match=package):
@@ -355,7 +357,9 @@ def test_a_missing_tool_is_named_with_its_extra_before_any_work(package, tmp_pat
 
 def test_a_path_that_cannot_be_written_is_refused_before_any_work(tmp_path, monkeypatch):
     model, _, _ = fitted("LPLLP")
-    monkeypatch.setattr("apportion.report.write.maps_of", lambda _: pytest.fail("work was done"))
+    monkeypatch.setattr(
+        "apportion.report._write.map_of_graph", lambda _: pytest.fail("work was done")
+    )
     with pytest.raises(OutputError, match="is a folder"):
         write_report(model, tmp_path)
     with pytest.raises(OutputError, match="there is no folder"):
@@ -389,9 +393,9 @@ def test_a_file_that_is_there_is_replaced_only_when_asked(tmp_path):
     path = tmp_path / "a.html"
     path.write_text("old")
     with pytest.raises(OutputError, match="is there already"):
-        write_contents(made_up(), path)
+        write_page(made_up(), path)
     assert path.read_text() == "old"
-    write_contents(made_up(), path, force=True)
+    write_page(made_up(), path, force=True)
     assert Page(path).data
 
 
@@ -435,7 +439,7 @@ def made_up(n=40, c=2, **changes):
         near[row, : len(alike)] = alike
     shares = np.where(near >= 0, 0.2, 0.0)
     places = np.column_stack([np.arange(n), np.zeros(n)])
-    one = RowsMap(np.arange(n), places, near, shares, "by hand")
+    one = RowMap(np.arange(n), places, near, shares, "by hand")
     bags = {"a": np.eye(c)[0].tolist(), "b": np.full(c, 1 / c).tolist()}
     design = diagnose(["a", "b"] * 5, Totals.from_proportions(bags, classes=classes.tolist()))
     run = Run("LPLLP", {"alpha": "0.5"}, "a graph", "converged", energies=[2.0, 1.0], unique=True)
@@ -448,11 +452,11 @@ def made_up(n=40, c=2, **changes):
         "runs": {"": run},
         "maps": {"": one},
     }
-    return Contents(**{**made, **changes})
+    return ReportData(**{**made, **changes})
 
 
 def test_the_policy_allows_the_scripts_of_the_page_and_nothing_else(tmp_path):
-    found = Page(write_contents(made_up(), tmp_path / "a.html"))
+    found = Page(write_page(made_up(), tmp_path / "a.html"))
     run = [text for kind, text in found.scripts if kind != "application/json"]
     assert len(run) == len(found.scripts) - 1 == 2
     hashes = {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in run}
@@ -469,7 +473,7 @@ def test_the_policy_allows_the_scripts_of_the_page_and_nothing_else(tmp_path):
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_no_name_gets_out_of_its_place(hostile, tmp_path):
-    plain = Page(write_contents(made_up(), tmp_path / "plain.html"))
+    plain = Page(write_page(made_up(), tmp_path / "plain.html"))
     base = made_up()
     classes = np.array([hostile, "c1"], dtype=object)
     labels = np.where(base.answer.labels == "c0", hostile, "c1").astype(object)
@@ -488,7 +492,7 @@ def test_no_name_gets_out_of_its_place(hostile, tmp_path):
         rules=(hostile,),
         notes=(hostile,),
     )
-    found = Page(write_contents(contents, tmp_path / "a.html"))
+    found = Page(write_page(contents, tmp_path / "a.html"))
     assert len(found.scripts) == len(plain.scripts)
     assert found.scripts[1:] == plain.scripts[1:]
     assert "<" not in found.scripts[0][1]
@@ -507,7 +511,7 @@ def test_no_name_gets_out_of_its_place(hostile, tmp_path):
     )
 )
 def test_json_in_a_script_holds_no_sign_of_html_and_comes_back(document):
-    text = page._json(document)
+    text = _page._json(document)
     assert not set("<>&\u2028\u2029") & set(text)
     text.encode("utf-8")
     assert json.loads(text) == document
@@ -533,14 +537,14 @@ def test_a_page_of_a_hundred_thousand_windows_is_below_8_mb(tmp_path):
     )
     rows = generator.permutation(n)[:MOST_ROWS]
     near = generator.integers(0, n, (MOST_ROWS, 5))
-    one = RowsMap(rows, generator.normal(size=(MOST_ROWS, 2)), near, np.full(near.shape, 0.1), "")
+    one = RowMap(rows, generator.normal(size=(MOST_ROWS, 2)), near, np.full(near.shape, 0.1), "")
     starts = np.arange(n) * 30 * SECOND + 19786 * 86_400 * SECOND
     whose = np.array([f"participant {k}" for k in np.arange(n) * 10 // n], dtype=object)
-    contents = Contents(
+    contents = ReportData(
         "Large", answer, codes, report, {}, {}, Times(starts, starts + 30 * SECOND, whose),
         {"": one}, np.array([f"window {i}" for i in range(n)], dtype=object),
     )  # fmt: skip
-    path = write_contents(contents, tmp_path / "a.html")
+    path = write_page(contents, tmp_path / "a.html")
     assert path.stat().st_size < 8_000_000
     shown = Page(path).data["timeline"]
     assert sum(shown["rows"]) == n
@@ -562,10 +566,10 @@ def test_the_document_is_what_was_found():
         contents, times=times, bag_codes=np.where(np.arange(n) == 4, -1, contents.bag_codes)
     )
     contents.maps[""].neighbors[::2, 3:] = -1
-    found = document_of(contents)
+    found = plot_data(contents)
     json.dumps(found, allow_nan=False)
     labels = answer.labels.tolist()
-    for one, name, look in zip(found["classes"], answer.classes, looks(3), strict=True):
+    for one, name, look in zip(found["classes"], answer.classes, class_styles(3), strict=True):
         assert one["name"] == name
         assert one["rows"] == labels.count(name)
         assert (one["color"], one["pattern"], one["symbol"]) == (
@@ -573,7 +577,7 @@ def test_the_document_is_what_was_found():
             look.pattern,
             look.symbol,
         )
-    shown = timeline_of(times, contents.places, answer.confidence)
+    shown = timeline_of(times, contents.label_codes, answer.confidence)
     assert found["timeline"]["label"] == shown.label.tolist()
     assert found["timeline"]["start"] == shown.start.tolist()
     assert [100 if s is None else s for s in found["timeline"]["sure"]] == [
@@ -604,7 +608,7 @@ def test_the_document_is_what_was_found():
                 assert label == -2
                 continue
             assert near == known
-            assert label == contents.places[known]
+            assert label == contents.label_codes[known]
             assert bag == (None if known == 4 else report.ids[contents.bag_codes[known]])
 
 
@@ -622,7 +626,7 @@ def test_of_many_bags_those_farthest_off_are_listed():
         upper=given_,
         assigned={"quota": assigned},
     )
-    found = document_of(replace(base, report=report))["bags"]
+    found = plot_data(replace(base, report=report))["bags"]
     listed = [int(name) for name in found["names"]]
     assert found["n"] == n
     assert listed == sorted(set(listed))
@@ -637,7 +641,7 @@ def test_of_many_bags_those_farthest_off_are_listed():
 def test_energies_are_thinned_to_some_of_them(n):
     energies = np.random.default_rng(n).normal(size=n).tolist()
     run = Run("LPLLP", {}, energies=energies)
-    (steps,) = [one["energies"] for one in document_of(made_up(runs={"": run}))["runs"]]
+    (steps,) = [one["energies"] for one in plot_data(made_up(runs={"": run}))["runs"]]
     assert len(steps) <= 500
     assert steps[0] == [0, energies[0]]
     assert steps[-1] == [len(energies) - 1, energies[-1]]
@@ -659,23 +663,24 @@ def test_open_totals_and_a_design_without_mass_have_a_page():
     text = page_of(contents, {"apportion": "0"})
     assert f"at least {base.report.lower[0, 0]:g}" in text
     assert ">inf" not in text
-    assert document_of(contents)["bags"]["upper"] == [[None] * 3] * 2
+    assert plot_data(contents)["bags"]["upper"] == [[None] * 3] * 2
 
 
 def test_maps_of_many_groups_are_few_and_small():
     X, bags, totals = rows_of()
     model = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals)
-    models = {f"p{k}": (model, np.arange(36) + 36 * k) for k in range(MOST_MAPS + 2)}
-    maps, left_out = maps_of(models)
+    groups = {f"p{k}": np.arange(36) + 36 * k for k in range(MOST_MAPS + 2)}
+    maps, left_out = maps_of(groups, lambda group: model.graph_)
     assert list(maps) == [f"p{k}" for k in range(MOST_MAPS)]
     assert left_out == "Maps of 2 more groups are left out."
     for k, one in enumerate(maps.values()):
         assert sorted(one.rows.tolist()) == list(range(36 * k, 36 * k + 36))
         assert set(one.neighbors.ravel().tolist()) <= {-1, *range(36 * k, 36 * k + 36)}
-    assert maps_left_out(MOST_MAPS) == ""
-    assert maps_left_out(MOST_MAPS + 1) == "Maps of 1 more group are left out."
-    assert rows_a_map(1) == MOST_ROWS
-    assert all(rows_a_map(k) * k <= max(MOST_ROWS, 300 * k) for k in range(1, 9))
+    for n, sentence in ((MOST_MAPS, ""), (MOST_MAPS + 1, "Maps of 1 more group are left out.")):
+        some = dict(list(groups.items())[:n])
+        assert maps_of(some, lambda group: model.graph_)[1] == sentence
+    assert rows_per_map(1) == MOST_ROWS
+    assert all(rows_per_map(k) * k <= max(MOST_ROWS, 300 * k) for k in range(1, 9))
 
 
 # --- the verdict ---
@@ -854,7 +859,7 @@ def test_words_are_explained_once_where_they_first_appear(bag, decode, tmp_path)
     contents = all_terms(bag_word=bag)
     assigned = {decode: contents.report.assigned["quota"]}
     report = replace(contents.report, assigned=assigned, decode=decode, tied={decode: 0})
-    page = Page(write_contents(replace(contents, report=report), tmp_path / "a.html")).words
+    page = Page(write_page(replace(contents, report=report), tmp_path / "a.html")).words
     body = page[page.index("rows have a label") :].lower()
     others = {"bag", "entry", "quota", "threshold", "confidence"} - {bag, decode}
     for term, clause in glossary(bag).items():
@@ -865,7 +870,7 @@ def test_words_are_explained_once_where_they_first_appear(bag, decode, tmp_path)
 
 
 def test_a_word_that_the_verdict_does_not_use_waits_for_its_section(tmp_path):
-    page = Page(write_contents(made_up(), tmp_path / "a.html")).words
+    page = Page(write_page(made_up(), tmp_path / "a.html")).words
     head, _, rest = page.partition("Given and assigned")
     words = glossary()
     assert words["bag"] in head
@@ -886,12 +891,12 @@ def test_the_report_of_a_diary_speaks_of_entries(tmp_path):
         designed(True),
     ):
         path = tmp_path / "a.html"
-        write_contents(replace(contents, bag_word="entry"), path, force=True)
+        write_page(replace(contents, bag_word="entry"), path, force=True)
         words = Page(path).words
         assert "entry" in words
         assert not re.search(r"\bbag", words, re.IGNORECASE)
         assert Page(path).data["words"] == {"bag": "entry", "bags": "entries"}
-        write_contents(contents, path, force=True)
+        write_page(contents, path, force=True)
         assert not re.search(r"\bentr(y|ies)\b", Page(path).words)
 
 
@@ -900,7 +905,7 @@ def test_a_reason_of_all_rows_is_said_once_and_not_of_each_row(tmp_path):
     contents.answer.reasons[:] = [
         ";".join(filter(None, [codes, "missing-features"])) for codes in contents.answer.reasons
     ]
-    found = Page(write_contents(contents, tmp_path / "a.html"))
+    found = Page(write_page(contents, tmp_path / "a.html"))
     assert found.data["maps"][0]["reason"] == [*["given;tie"] * 3, *[""] * 37]
     assert "All rows have the reason code missing-features" in found.words
     assert "tie 3 rows" in found.words

@@ -18,10 +18,10 @@ from apportion import LPLLP, InvCal, LabelPropagation
 from apportion.bag_report import BagReport
 from apportion.datasets import make_smart_home
 from apportion.labeling.rows import Answer
-from apportion.plotting._palette import looks
-from apportion.plotting._row_map import RowsMap
-from apportion.plotting._timeline_data import SECOND, Times
-from apportion.report import Contents, Run, write_contents, write_report
+from apportion.plotting._palette import class_styles
+from apportion.plotting._window_times import SECOND, Times
+from apportion.report import ReportData, Run, write_page, write_report
+from apportion.report._row_map import RowMap
 from browser import opened, texts, until
 from command_line import done, table, write
 
@@ -152,7 +152,7 @@ def made_up(labels, bag_codes, *, classes=("awake", "asleep"), **more):
     )
     n = len(labels)
     answer = Answer(classes, classes[labels], masses, np.ones(n), np.full(n, "", dtype=object))
-    return Contents("Made up", answer, bag_codes, report, {}, {}, **more)
+    return ReportData("Made up", answer, bag_codes, report, {}, {}, **more)
 
 
 @pytest.fixture
@@ -328,7 +328,7 @@ def test_all_labeled_time_is_drawn_where_it_was_whenever_a_day_begins(
     browser, folder, lasting, zone
 ):
     """Plotly would take 1,000 to 9,999 for years, 10 to 99 too, and others for local time."""
-    path = write_contents(days_from_offsets(lasting), folder / "offsets.html", force=True)
+    path = write_page(days_from_offsets(lasting), folder / "offsets.html", force=True)
     pixel = 2 * lasting / 500
     with opened(browser, path, timezone_id=zone, width=1400) as found:
         page, left = found.page, np.array(OFFSETS)
@@ -645,7 +645,7 @@ def test_hostile_names_stay_text_beside_axes(browser, folder):
     runs = {name: Run("LPLLP", {name: name}, energies=[3.0, 2.0, 1.0]) for name in HOSTILE}
     contents = made_up(codes, codes, times=Times(hours, hours + 3600 * SECOND, names))
     contents = replace(contents, runs=runs, facts={name: name for name in HOSTILE})
-    path = write_contents(contents, folder / "axes.html")
+    path = write_page(contents, folder / "axes.html")
     with opened(browser, path) as found:
         page = found.page
         legend = texts(page, "#energy-plot .legendtext")
@@ -666,7 +666,7 @@ def test_names_that_look_like_numbers_or_times_are_names(browser, folder):
     contents = made_up(np.arange(2 * n) % n, np.arange(2 * n) % n, classes=names, times=times)
     report = replace(contents.report, ids=tuple(names))
     contents = replace(contents, report=report, runs=runs, names=np.repeat(names, 2))
-    with opened(browser, write_contents(contents, folder / "numbers.html")) as found:
+    with opened(browser, write_page(contents, folder / "numbers.html")) as found:
         page = found.page
         assert texts(page, "#participant option") == texts(page, "#classes label") == list(names)
         assert texts(page, "#bag-table tbody th") == list(names)
@@ -913,7 +913,7 @@ def test_classes_differ_by_more_than_color(look):
 
 
 def test_96_classes_differ_by_color_and_pattern():
-    found = looks(96)
+    found = class_styles(96)
     assert len({(look.color, look.pattern) for look in found}) == 96
     assert len({(look.color, look.symbol) for look in found}) == 96
     assert (
@@ -1035,7 +1035,7 @@ def test_a_page_without_times_and_map_says_so(browser, folder):
 def test_a_page_of_one_row_and_one_class(browser, folder):
     times = Times(np.array([0]), np.array([60 * SECOND]))
     contents = made_up([0], [0], classes=("only",), times=times)
-    with opened(browser, write_contents(contents, folder / "one.html")) as found:
+    with opened(browser, write_page(contents, folder / "one.html")) as found:
         page = found.page
         assert n_bars(page) == 1
         page.focus("#timeline")
@@ -1073,7 +1073,7 @@ def large():
 
 
 def test_of_many_bags_the_farthest_off_are_listed_and_a_crowded_day_is_cut(browser, folder):
-    with opened(browser, write_contents(large(), folder / "large.html")) as found:
+    with opened(browser, write_page(large(), folder / "large.html")) as found:
         page = found.page
         listed = "Of 1,200 bags, the 1,000 farthest off their totals are listed."
         assert listed in page.inner_text("#bags")
@@ -1095,12 +1095,12 @@ def test_of_many_bags_the_farthest_off_are_listed_and_a_crowded_day_is_cut(brows
 def test_bags_that_last_beyond_a_day_go_on_in_the_next(browser, folder):
     hours = np.arange(48) * 3600 * SECOND
     times = Times(hours, hours + 3600 * SECOND)
-    whole = write_contents(made_up([0] * 48, [0] * 48, times=times), folder / "whole.html")
+    whole = write_page(made_up([0] * 48, [0] * 48, times=times), folder / "whole.html")
     with opened(browser, whole) as found:
         assert texts(found.page, "#totals .annotation-text") == ["the bag above goes on"]
         assert found.page.locator("#totals .barlayer .point path").count() == 2
     noons = np.repeat([0, 1, 2], [12, 24, 12])
-    torn = write_contents(made_up([0] * 48, noons, times=times), folder / "torn.html")
+    torn = write_page(made_up([0] * 48, noons, times=times), folder / "torn.html")
     with opened(browser, torn) as found:
         page = found.page
         assert page.locator("#days.several").count() == 1
@@ -1114,13 +1114,13 @@ def test_plots_of_a_diary_speak_of_entries(browser, folder):
     hours = np.arange(48) * 3600 * SECOND
     times = Times(hours, hours + 3600 * SECOND)
     near = np.arange(48)[:, None] - 1
-    plan = RowsMap(np.arange(48), np.eye(2)[np.arange(48) % 2], near, np.ones((48, 1)), "by hand")
+    plan = RowMap(np.arange(48), np.eye(2)[np.arange(48) % 2], near, np.ones((48, 1)), "by hand")
     for k, bags in enumerate(([0] * 48, np.repeat([0, 1, 2], [12, 24, 12]))):
         contents = made_up([0] * 48, bags, times=times, maps={"": plan}, bag_word="entry")
         path = folder / f"entries-{k}.html"
         report = replace(contents.report, ids=("x", "y", "z")[: len(set(bags))])
         contents = replace(contents, report=report)
-        with opened(browser, write_contents(contents, path)) as found:
+        with opened(browser, write_page(contents, path)) as found:
             page = found.page
             page.focus("#map-plot")
             page.keyboard.press("End")

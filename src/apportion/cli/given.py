@@ -19,7 +19,7 @@ from apportion._io.workbook import WORKBOOK_ENDINGS
 from apportion._utils.typing import AnyArray, BoolArray, IntArray
 from apportion.cli.known import given_labels, require_column
 from apportion.exceptions import DiaryError, FileError, counted, name_some
-from apportion.plotting._timeline_data import Times
+from apportion.plotting._window_times import Times
 from apportion.supervision.diary.recording import marks_of, says_yes_or_no
 from apportion.supervision.diary.table import Table
 from apportion.supervision.diary.times import Instants, read_times

@@ -18,8 +18,7 @@ from apportion.cli.console import CommandLineError
 from apportion.cli.options import KnownOptions
 from apportion.exceptions import FileError, SupervisionError, compared, counted, name_some
 from apportion.labeling.rows import Supervision
-from apportion.plotting._timeline_data import Times
-from apportion.plotting._timestamps import times_of_diary
+from apportion.plotting._window_times import Times, times_of_diary
 from apportion.supervision.diary import UNKNOWN, DiaryBags, DiaryRules, diary_bags
 from apportion.supervision.diary.columns import ROLES
 from apportion.supervision.diary.recording import WINDOW_ROLES
