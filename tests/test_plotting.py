@@ -1,4 +1,4 @@
-"""Plots: what is drawn is what was found, whatever the names and the axes."""
+"""Displays: they draw what was found, whatever the names and the axes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ from apportion.plotting import (
     SoftLabelsDisplay,
     TimelineDisplay,
 )
-from apportion.plotting._drawing import fill_of, short_name
-from apportion.plotting._palette import class_styles
+from apportion.plotting._drawing import class_fills, short_name
 from apportion.plotting._window_times import DAY, SECOND, times_from
 
 HALF_AN_HOUR = timedelta(minutes=30)
@@ -177,12 +176,11 @@ def test_matplotlib_is_imported_when_a_plot_is_drawn():
 
 
 def test_classes_differ_in_grayscale():
-    assert len({fill_of(look)["hatch"] for look in class_styles(8)}) == 8
+    assert len({fill["hatch"] for fill in class_fills(8)}) == 8
     for pale in (False, True):
-        for look in class_styles(8):
-            filling = fill_of(look, pale=pale)
+        for fill in class_fills(8, pale=pale):
             lines, face = (
-                np.dot([0.299, 0.587, 0.114], filling[part]) for part in ("edgecolor", "facecolor")
+                np.dot([0.299, 0.587, 0.114], fill[area]) for area in ("edgecolor", "facecolor")
             )
             assert abs(lines - face) > 0.1
 
@@ -319,7 +317,7 @@ def test_ticks_are_few_and_differ(step, n, first):
     assert drawn[:, 2].max() <= high + 1e-12
 
 
-def test_too_many_days_and_segments_are_told(ax):
+def test_the_title_mentions_left_out_days_and_segments(ax):
     days = np.arange("2024-01-01", "2024-04-10", dtype="M8[D]")
     many = TimelineDisplay.from_labels(np.zeros(100), days, window="1 h", ax=ax)
     assert "first 60 of 100 days" in many.ax_.get_title(loc="left")
@@ -333,7 +331,7 @@ def test_bad_input_has_one_clear_error(wine):
     for start, words in (
         (minutes(177), "`start`: found 177 values. Allowed: 178 values, one for every row"),
         ("2024-03-04", "`start`: found the str '2024-03-04'. Allowed: 178 values"),
-        (np.zeros((178, 2)), r"`start`: found an array of shape \(178, 2\).*one value per row"),
+        (np.zeros((178, 2)), r"`start`: found an array of shape \(178, 2\).*one for every row"),
         (["noon"] * 178, "noon"),
         ([], "`start`: found 0 values"),
     ):
@@ -351,7 +349,7 @@ def test_bad_input_has_one_clear_error(wine):
         TimelineDisplay.from_labels(labels, minutes(2), participants=["p1"])
 
 
-# --- when ---
+# --- window times ---
 
 
 def in_forms(moments):

@@ -1,4 +1,4 @@
-"""What plots and the report show: styles, runs of labels over time, a map; against slow oracles."""
+"""The data of plots and reports: styles, segments and the row map, compared with slow oracles."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ SEEN = {
 
 @pytest.mark.parametrize("eyes", SEEN)
 def test_the_first_eight_colors_are_told_apart_by_all_eyes(eyes):
-    colors = np.array([linear(look.color) for look in class_styles(8)])
+    colors = np.array([linear(style.color) for style in class_styles(8)])
     seen = in_lab(np.clip(colors @ np.array(SEEN[eyes]).T, 0.0, 1.0))
     nearest = min(float(np.linalg.norm(one - other)) for one, other in combinations(seen, 2))
     assert nearest > 8.0  # 2.3 is a difference just seen
@@ -80,17 +80,17 @@ def test_an_unsafe_pair_would_be_found():
 
 def test_96_classes_differ_in_every_tool():
     many = class_styles(96)
-    assert len({(look.color, look.pattern) for look in many}) == 96
-    assert len({(look.color, look.symbol) for look in many}) == 96
-    assert len({(look.color, look.hatch) for look in many}) == 96
-    assert len({(look.color, look.marker) for look in many}) == 96
+    assert len({(style.color, style.pattern) for style in many}) == 96
+    assert len({(style.color, style.symbol) for style in many}) == 96
+    assert len({(style.color, style.hatch) for style in many}) == 96
+    assert len({(style.color, style.marker) for style in many}) == 96
     assert class_styles(200)[:96] == many
     assert class_styles(0) == []
 
 
 def test_eight_classes_differ_without_colors():
     for name in ("pattern", "symbol", "hatch", "marker"):
-        assert len({getattr(look, name) for look in class_styles(8)}) == 8
+        assert len({getattr(style, name) for style in class_styles(8)}) == 8
 
 
 # --- the timeline ---

@@ -10,19 +10,7 @@ from apportion._utils.typing import FloatArray
 from apportion.bag_report import BagReport
 from apportion.exceptions import InputError, counted
 from apportion.metrics import rows_to_change
-from apportion.plotting._drawing import (
-    GRAY,
-    LITERAL,
-    add_legend,
-    axes_for,
-    class_fills,
-    fill_of,
-    fitted,
-    legend_height,
-    short_name,
-    tidy,
-)
-from apportion.plotting._palette import class_styles
+from apportion.plotting._drawing import GRAY, LITERAL, Display, class_fills, fitted, short_name
 
 _MOST_BAGS = 30
 _THICKNESS, _OFFSET = 0.34, 0.19
@@ -30,7 +18,7 @@ _NEGLIGIBLE = 0.05
 """Totals are often fractions of a row; smaller deviations are not mentioned."""
 
 
-class BagReportDisplay:
+class BagReportDisplay(Display):
     """Plot of the given totals above the assigned ones, for every bag.
 
     If totals are intervals, the solid part of a class is its lower bound. What the lower bounds
@@ -76,9 +64,6 @@ class BagReportDisplay:
     given_: list[Any]
     open_: list[Any]
     assigned_: list[Any]
-    legend_: Any
-    ax_: Any
-    figure_: Any
 
     def __init__(self, report: BagReport) -> None:
         self.report = report
@@ -158,9 +143,7 @@ class BagReportDisplay:
         self.bags_ = np.arange(n_bags)
         if n_bags > most_bags:
             self.bags_ = np.argsort(-off, kind="stable")[:most_bags]
-        height = max(1.3 + 0.42 * len(self.bags_), legend_height(n_classes))
-        self.ax_ = axes_for(ax, 9.0, height)
-        self.figure_ = self.ax_.figure
+        self._set_axes(ax, 9.0, 1.3 + 0.42 * len(self.bags_), n_classes, grid="x")
         self._draw_bars(decode)
         self._name_bags(off[self.bags_])
         title = f"given against assigned: {report.error(decode):.1%} of the rows are off"
@@ -170,8 +153,8 @@ class BagReportDisplay:
         names, fills = list(report.classes), class_fills(n_classes)
         if any(bar.get_width() > _NEGLIGIBLE for bars in self.open_ for bar in bars):
             names.append("pale: left open")
-            fills.append(fill_of(class_styles(1)[0], pale=True))
-        self.legend_ = add_legend(self.ax_, names, fills)
+            fills += class_fills(1, pale=True)
+        self._add_legend(names, fills)
         return self
 
     def _draw_bars(self, decode: str) -> None:
@@ -181,8 +164,8 @@ class BagReportDisplay:
         given_ends, ends = np.cumsum(lower + left_open, axis=1), np.cumsum(counts, axis=1)
         rows = np.arange(len(lower))
         self.given_, self.open_, self.assigned_ = [], [], []
-        for h, style in enumerate(class_styles(lower.shape[1])):
-            solid, pale = fill_of(style), fill_of(style, pale=True)
+        solids, pales = (class_fills(lower.shape[1], pale=pale) for pale in (False, True))
+        for h, (solid, pale) in enumerate(zip(solids, pales, strict=True)):
             start = given_ends[:, h] - lower[:, h] - left_open[:, h]
             for bars, y, width, left, fill in (
                 (self.given_, rows - _OFFSET, lower[:, h], start, solid),
@@ -199,7 +182,6 @@ class BagReportDisplay:
         ax.set_yticks(np.arange(n), names, **LITERAL)
         minor = np.repeat(np.arange(n), 2) + np.tile([-_OFFSET, _OFFSET], n)
         ax.set_yticks(minor, ["given", "assigned"] * n, minor=True)
-        tidy(ax, grid="x")
         ax.spines["left"].set_visible(False)
         ax.tick_params(axis="y", which="both", length=0)
         ax.tick_params(axis="y", which="minor", labelsize=7, labelcolor=GRAY, pad=2)

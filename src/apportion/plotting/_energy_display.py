@@ -9,14 +9,14 @@ import numpy as np
 from apportion._core.descent import Status
 from apportion._utils.typing import FloatArray
 from apportion.exceptions import counted
-from apportion.plotting._drawing import axes_for, fitted, tidy
+from apportion.plotting._drawing import Display, fitted
 from apportion.plotting._palette import class_styles
 
 _MOST_MARKERS = 60
 """Up to this number of points have a marker."""
 
 
-class EnergyDisplay:
+class EnergyDisplay(Display):
     """Plot of the energy above its minimum against the iteration.
 
     The minimum itself is not shown, because the scale is logarithmic. It is recommended to use
@@ -52,8 +52,6 @@ class EnergyDisplay:
     """
 
     line_: Any
-    ax_: Any
-    figure_: Any
 
     def __init__(self, energies: FloatArray, status: Status) -> None:
         self.energies = energies
@@ -90,8 +88,7 @@ class EnergyDisplay:
         EnergyDisplay
             This display.
         """
-        self.ax_ = axes_for(ax, 7.0, 4.0)
-        self.figure_ = self.ax_.figure
+        self._set_axes(ax, 7.0, 4.0, grid="both")
         energies = np.asarray(self.energies, dtype=np.float64)
         above = energies - energies.min()
         iteration = np.flatnonzero(above > 0)
@@ -107,7 +104,6 @@ class EnergyDisplay:
             self.ax_.set_yscale("log")
         self.ax_.set_xlim(-0.02 * len(energies), 1.02 * max(len(energies) - 1, 1))
         self.ax_.xaxis.get_major_locator().set_params(integer=True)
-        tidy(self.ax_, grid="both")
         self.ax_.set_xlabel("iteration", fontsize=9)
         self.ax_.set_ylabel("energy above the lowest", fontsize=9)
         outcome = self.status.value.partition(":")[0]  # what to do about it follows the colon

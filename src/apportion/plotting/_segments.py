@@ -130,7 +130,7 @@ def timeline_of(
     >>> timeline.label.tolist(), timeline.end.tolist(), timeline.confidence.tolist()
     ([0, 1, 0], [7200.0, 10800.0, 14400.0], [0.8, 0.8, 1.0])
     """
-    participants, participant_codes = _participants(times)
+    participants, participant_codes = _participant_codes(times)
     day = (times.starts + (times.ends - times.starts) // 2 - times.day_start) // DAY
     lanes, lane = np.unique(np.stack([participant_codes, day]), axis=1, return_inverse=True)
     lane, n_lanes, midnight = lane.ravel(), lanes.shape[1], lanes[1] * DAY
@@ -182,7 +182,7 @@ def episodes_of(times: Times, labels: IntArray, confidence: FloatArray) -> Episo
     >>> ((episodes.end - episodes.start) // (3600 * SECOND)).tolist(), episodes.n_samples.tolist()
     ([4, 1], [3, 1])
     """
-    participants, lane = _participants(times)
+    participants, lane = _participant_codes(times)
     runs = _runs(_windows(lane, *times.moments, labels, confidence), gap=1.0)
     runs = _take(runs, runs.label >= 0)
     return Episodes(**vars(runs), participant=[participants[k] for k in runs.lane])
@@ -198,7 +198,7 @@ def extents(
     return first, last
 
 
-def _participants(times: Times) -> tuple[list[str], IntArray]:
+def _participant_codes(times: Times) -> tuple[list[str], IntArray]:
     """Return the participants in order of appearance, and the position of each window's."""
     if times.participants is None:
         return [""], np.zeros(len(times.starts), dtype=np.int64)

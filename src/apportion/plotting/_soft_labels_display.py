@@ -9,12 +9,12 @@ import numpy as np
 
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.exceptions import InputError, counted
-from apportion.plotting._drawing import add_legend, axes_for, class_fills, fitted_labels, tidy
+from apportion.plotting._drawing import Display, class_fills, fitted_labels
 
 _MOST_COLUMNS = 400
 
 
-class SoftLabelsDisplay:
+class SoftLabelsDisplay(Display):
     """Plot of the mass of every class in every row.
 
     Rows are sorted by label, then by confidence. The mass of a row's own label is at the bottom,
@@ -63,9 +63,6 @@ class SoftLabelsDisplay:
     edges_: IntArray
     masses_: FloatArray
     areas_: list[Any]
-    legend_: Any
-    ax_: Any
-    figure_: Any
 
     def __init__(
         self, distributions: FloatArray, labels: IntArray, classes: Sequence[Any] | AnyArray
@@ -120,8 +117,7 @@ class SoftLabelsDisplay:
             )
         n_averaged = max(1, -(-n // most_columns))
         label = self._average(n_averaged)
-        self.ax_ = axes_for(ax, 9.0, 4.0)
-        self.figure_ = self.ax_.figure
+        self._set_axes(ax, 9.0, 4.0)
         tops = _stacked(self.masses_, label)
         fills = class_fills(c)
         # The last step is repeated, because there is one edge more than there are columns.
@@ -135,13 +131,12 @@ class SoftLabelsDisplay:
         borders = self.edges_[1:-1][np.diff(label) != 0]
         self.ax_.vlines(borders, 0.0, 1.0, color="white", linewidth=2.0)
         self.ax_.set(xlim=(0, n), ylim=(0.0, 1.0))
-        tidy(self.ax_)
         xlabel = "rows, sorted by label, then by confidence"
         if n_averaged > 1:
             xlabel += f" (means of up to {n_averaged:,} neighbors)"
         self.ax_.set_xlabel(xlabel, fontsize=9)
         self.ax_.set_ylabel("mass, the row's label at the bottom", fontsize=9)
-        self.legend_ = add_legend(self.ax_, self.classes, fills)
+        self._add_legend(self.classes, fills)
         return self
 
     def _average(self, n_averaged: int) -> IntArray:

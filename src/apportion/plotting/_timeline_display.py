@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import column_or_1d
 
 from apportion._io.tables import as_vector, factorize
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -16,13 +15,10 @@ from apportion.plotting._drawing import (
     LITERAL,
     NO_LABEL_FILL,
     PALE_GRAY,
-    add_legend,
-    axes_for,
+    Display,
     class_fills,
     fitted_labels,
-    legend_height,
     short_name,
-    tidy,
 )
 from apportion.plotting._segments import Timeline, extents, timeline_of
 from apportion.plotting._window_times import require_lengths, times_from
@@ -47,7 +43,7 @@ _STEPS = (
 """Seconds between ticks."""
 
 
-class TimelineDisplay:
+class TimelineDisplay(Display):
     """Plot of labels over time, with one lane per day and participant.
 
     Consecutive windows with the same label form one bar. The thicker a bar, the higher the
@@ -86,9 +82,6 @@ class TimelineDisplay:
     """
 
     bars_: dict[int, Any]
-    legend_: Any
-    ax_: Any
-    figure_: Any
 
     def __init__(
         self,
@@ -200,26 +193,20 @@ class TimelineDisplay:
         n_lanes = min(len(timeline.days), _MOST_LANES)
         participant = timeline.participant[:n_lanes]
         n_headings = int(participant[-1]) + 1 if any(timeline.participants) else 0
-        height = max(1.5 + 0.3 * (n_lanes + _HEADING * n_headings), legend_height(n_classes))
-        self.ax_ = axes_for(ax, 10.0, height)
-        self.figure_ = self.ax_.figure
+        height = 1.5 + 0.3 * (n_lanes + _HEADING * n_headings)
+        self._set_axes(ax, 10.0, height, n_classes, grid="x")
         center = np.arange(n_lanes) + _HEADING * (participant + 1.0) * bool(n_headings)
-        fills = dict(enumerate(class_fills(n_classes))) | {-1: NO_LABEL_FILL}
+        names, fills = [*self.classes, "no label"], [*class_fills(n_classes), NO_LABEL_FILL]
         self._draw_bars(center, fills)
         self._name_lanes(center, n_headings)
         self._set_title(n_lanes)
-        names = dict(enumerate(self.classes)) | {-1: "no label"}
-        listed = [label for label in fills if label >= 0 or label in self.bars_]
-        self.legend_ = add_legend(
-            self.ax_,
-            [names[label] for label in listed],
-            [fills[label] for label in listed],
-            title="thickness: confidence" if self.confident else "",
-        )
+        n_listed = n_classes + (-1 in self.bars_)
+        title = "thickness: confidence" if self.confident else ""
+        self._add_legend(names[:n_listed], fills[:n_listed], title)
         self._name_times()
         return self
 
-    def _draw_bars(self, center: FloatArray, fills: dict[int, dict[str, Any]]) -> None:
+    def _draw_bars(self, center: FloatArray, fills: list[dict[str, Any]]) -> None:
         from matplotlib.collections import PolyCollection
 
         timeline, n_lanes = self.timeline, len(center)
@@ -228,7 +215,7 @@ class TimelineDisplay:
         lanes = _boxes(first, last, center, _THICKEST)
         self.ax_.add_collection(PolyCollection(lanes, facecolor=PALE_GRAY, linewidth=0))
         self.bars_ = {}
-        for label, fill in fills.items():
+        for label, fill in zip([*range(len(self.classes)), -1], fills, strict=True):
             mine = (timeline.label == label) & (timeline.lane < n_lanes)
             if mine.any():
                 confidence = np.nan_to_num(timeline.confidence[mine], nan=1.0)
@@ -252,7 +239,6 @@ class TimelineDisplay:
                 **LITERAL,
             )
         ax.set_ylim(center[-1] + 0.6, center[0] - 0.6 - _HEADING * bool(n_headings))
-        tidy(ax, grid="x")
         ax.spines["left"].set_visible(False)
         ax.tick_params(axis="y", length=0)
 
@@ -267,7 +253,7 @@ class TimelineDisplay:
             if (high - low) * _HOUR / step < max(width / self.figure_.dpi / inches, 2.0):
                 break
         ticks = np.arange(np.ceil(low * _HOUR / step), np.floor(high * _HOUR / step) + 1) * step
-        ax.set_xticks(ticks / _HOUR, [_clock(tick, step) for tick in ticks])
+        ax.set_xticks(ticks / _HOUR, [_tick_label(tick, step) for tick in ticks])
         ax.set_xlim(low, high)
         ax.set_xlabel("time of day" if self.dated else "time since the start", fontsize=9)
 
@@ -285,8 +271,7 @@ class TimelineDisplay:
 def _encoded(labels: Any, classes: Any) -> tuple[IntArray, AnyArray]:
     """Return labels as positions among the classes, -1 = none, and the classes."""
     codes, distinct = factorize(labels, "label")
-    missing = [not isinstance(label, str) and bool(label == -1) for label in distinct]
-    named = [label for label, none in zip(distinct, missing, strict=True) if not none]
+    named = [label for label in distinct if label != -1]
     classes = as_vector(list(sorted_classes(named)[0] if classes is None else classes))
     positions = {label: h for h, label in enumerate(classes.tolist())}
     unknown = [label for label in named if label not in positions]
@@ -303,7 +288,7 @@ def _encoded(labels: Any, classes: Any) -> tuple[IntArray, AnyArray]:
 
 def _checked_confidence(confidence: Any, labeled: BoolArray) -> FloatArray:
     """Return the confidence of labeled rows, NaN for the others."""
-    values = column_or_1d(confidence, dtype=np.float64, input_name="confidence")
+    values = np.asarray(confidence, dtype=np.float64)
     invalid = labeled & ~((values >= 0) & (values <= 1 + 1e-9))
     if invalid.any():
         row = int(np.argmax(invalid))
@@ -333,7 +318,7 @@ def _hours(timeline: Timeline) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _clock(seconds: float, step: float) -> str:
+def _tick_label(seconds: float, step: float) -> str:
     """Return a clock time, given in seconds after midnight, with the digits that ticks need."""
     minutes, rest = divmod(round(seconds * 1e6), 60_000_000)
     hours, minutes = divmod(minutes, 60)

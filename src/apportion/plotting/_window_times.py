@@ -103,10 +103,15 @@ def times_from(start: Any, end: Any = None, window: Any = None, participants: An
             parameter="window",
         )
     given = {"start": start, "end": end, "participant": participants}
-    columns = {role: _column(role, cells) for role, cells in given.items() if cells is not None}
+    # An index of pandas becomes a series, because narwhals reads the zone of a series.
+    columns = {
+        role: cells.to_series() if hasattr(cells, "to_series") else cells
+        for role, cells in given.items()
+        if cells is not None
+    }
     recording = read_recording(
-        Table(columns), {role: role for role in columns}, length=window, place=_place
-    ).in_zone(None, _place)
+        Table(columns), {role: role for role in columns}, length=window, place=_row_name
+    ).in_zone(None, _row_name)
     starts, ends = np.asarray(recording.starts), np.asarray(recording.ends)
     ahead = _clock_times(columns["start"], starts) - starts
     has_zone = recording.zone is not None
@@ -136,7 +141,7 @@ def times_of_diary(matched: DiaryBags, day_start: str = "00:00") -> Times | None
 
 
 def require_lengths(n_samples: int, **arrays: Any) -> None:
-    """Raise unless every array that is not None has one value per row.
+    """Raise unless every array that is not None has one value, or one row of `X`, per row.
 
     Parameters
     ----------
@@ -148,15 +153,19 @@ def require_lengths(n_samples: int, **arrays: Any) -> None:
     Raises
     ------
     SupervisionError
-        For the first array with another length, or without one.
+        For the first array with another length or too many dimensions.
     """
     for parameter, values in arrays.items():
         sized = hasattr(values, "__len__") and not isinstance(values, str | bytes)
         shape = values.shape if hasattr(values, "shape") else (len(values),) if sized else ()
-        if values is not None and shape[:1] != (n_samples,):
+        too_wide = len(shape) > 1 and parameter not in ("X", "names")
+        if values is not None and (shape[:1] != (n_samples,) or too_wide):
+            found = f"the {type(values).__name__} {values!r}"
+            if shape:
+                found = f"an array of shape {shape}" if shape[1:] else f"{shape[0]:,} values"
             raise SupervisionError(
                 "",
-                f"{shape[0]:,} values" if shape else f"the {type(values).__name__} {values!r}",
+                found,
                 f"{n_samples:,} values, one for every row",
                 "pass them in the order of the labeled rows",
                 parameter=parameter,
@@ -188,22 +197,8 @@ def iso_of(moments: IntArray, zone: str | None) -> list[str]:
     return list(np.char.add(texts, np.array(offsets)[inverse.ravel()]).tolist())
 
 
-def _place(row: int) -> str:
+def _row_name(row: int) -> str:
     return f"row {row}"
-
-
-def _column(name: str, cells: Any) -> Any:
-    """Return one value per row; an index of pandas as a series, which knows its zone."""
-    shape = getattr(cells, "shape", (0,))
-    if len(shape) != 1:
-        raise DiaryError(
-            "",
-            f"an array of shape {shape}",
-            "one value per row",
-            "pass one of its columns",
-            parameter=name,
-        )
-    return cells.to_series() if hasattr(cells, "to_series") else cells
 
 
 def _clock_times(cells: Any, moments: IntArray) -> IntArray:
@@ -212,9 +207,9 @@ def _clock_times(cells: Any, moments: IntArray) -> IntArray:
     if isinstance(series, nw.Series) and isinstance(series.dtype, nw.Datetime):
         if series.dtype.time_zone is None:
             return moments
-        return read_times(nw.to_native(series.dt.replace_time_zone(None)), _place).values
+        return read_times(nw.to_native(series.dt.replace_time_zone(None)), _row_name).values
     listed = series.to_list() if isinstance(series, nw.Series) else list(cells)
     zones = {cell.tzinfo if isinstance(cell, datetime) else None for cell in listed}
     if len(zones) > 1 or None in zones:
         return moments
-    return read_times([cell.replace(tzinfo=None) for cell in listed], _place).values
+    return read_times([cell.replace(tzinfo=None) for cell in listed], _row_name).values

@@ -45,8 +45,8 @@ def plot_data(data: ReportData) -> dict[str, Any]:
             "n": len(report.ids),
             "names": [str(report.ids[k]) for k in bags],
             "rows": report.sizes[bags].tolist(),
-            "lower": _rounded(report.lower[bags], 2),
-            "upper": _rounded(report.upper[bags], 2),
+            "lower": _numbers(report.lower[bags], 2),
+            "upper": _numbers(report.upper[bags], 2),
             "assigned": report.assigned[report.decode][bags].tolist(),
             "hours": window_hours(times),
             "pieces": pieces,
@@ -79,8 +79,8 @@ def _timeline_data(timeline: Timeline, times: Times) -> dict[str, Any]:
         "slot": timeline.slot.tolist() if timeline.slot.any() else None,
         "dated": times.dated,
         "lane": timeline.lane.tolist(),
-        "start": _rounded(timeline.start, 3),
-        "end": _rounded(timeline.end, 3),
+        "start": _numbers(timeline.start, 3),
+        "end": _numbers(timeline.end, 3),
         "label": timeline.label.tolist(),
         "rows": timeline.n_samples.tolist(),
         "sure": _percent(timeline.confidence),
@@ -103,8 +103,8 @@ def _pieces(data: ReportData, bags: IntArray, timeline: Timeline, times: Times) 
     return {
         "bag": position[bag[listed]].tolist(),
         "lane": lane[listed].tolist(),
-        "start": _rounded(start[listed], 3),
-        "end": _rounded(end[listed], 3),
+        "start": _numbers(start[listed], 3),
+        "end": _numbers(end[listed], 3),
         "unlisted": np.unique(lane[~listed]).tolist(),
     }
 
@@ -142,10 +142,10 @@ def _thinned(energies: list[float]) -> list[list[float]]:
 def _coordinates(values: FloatArray) -> Any:
     """Return coordinates with an error of at most 1/10,000 of the axis, whatever their unit."""
     span = float(np.ptp(values)) or float(np.abs(values).max())
-    return _rounded(values, min(4 - math.floor(math.log10(span)), 300) if span else 0)
+    return _numbers(values, min(4 - math.floor(math.log10(span)), 300) if span else 0)
 
 
-def _rounded(values: FloatArray, digits: int) -> Any:
+def _numbers(values: FloatArray, digits: int) -> Any:
     """Return rounded numbers, whole ones without a decimal point, None if not finite."""
     finite = np.isfinite(values)
     numbers = np.round(np.where(finite, values, 0.0), digits)
@@ -157,4 +157,4 @@ def _rounded(values: FloatArray, digits: int) -> Any:
 
 
 def _percent(values: FloatArray) -> Any:
-    return _rounded(100.0 * values, 0)
+    return _numbers(100.0 * values, 0)
