@@ -27,9 +27,9 @@ from apportion import BagReport
 from apportion._io.read import read_columns
 from apportion.datasets import load_sphere, make_smart_home
 from apportion.labeling.rows import Answer
-from apportion.plotting._row_map import RowsMap
-from apportion.plotting._timeline_data import SECOND, Times
-from apportion.report import Contents, Run, write_contents
+from apportion.plotting._window_times import SECOND, Times
+from apportion.report import ReportData, Run, write_page
+from apportion.report._row_map import RowMap
 from from_files import sphere_files
 
 MINUTES_A_DAY = 1440
@@ -59,7 +59,7 @@ def main() -> None:
         tell(browser, page, "as labeled")
         for n in (100_000, 1_000_000):
             started = time.perf_counter()
-            write_contents(restless(n), page, force=True)
+            write_page(restless(n), page, force=True)
             print(f"{n:,} windows of ever-changing labels: {time.perf_counter() - started:.1f} s")
             tell(browser, page, "ever changing")
 
@@ -82,7 +82,7 @@ def sphere(path: Path, folder: Path, page: Path) -> float:
     return float((labels == truth)[annotated].mean())
 
 
-def restless(n: int) -> Contents:
+def restless(n: int) -> ReportData:
     """Return a report of windows of a minute whose labels are drawn at random."""
     rng = np.random.default_rng(0)
     names = np.array([f"class {h}" for h in range(8)], dtype=object)
@@ -93,7 +93,7 @@ def restless(n: int) -> Contents:
     np.add.at(counts, (bags, labels), 1)
     masses = rng.dirichlet(np.full(len(names), 0.3), size=n)
     rows = rng.permutation(n)[:1500]
-    return Contents(
+    return ReportData(
         title=f"{n:,} windows",
         answer=Answer(
             names,
@@ -116,7 +116,7 @@ def restless(n: int) -> Contents:
         runs={"": Run("LPLLP", {})},
         times=Times(starts, starts + 60 * SECOND),
         maps={
-            "": RowsMap(
+            "": RowMap(
                 rows,
                 rng.normal(size=(len(rows), 2)),
                 rng.integers(n, size=(len(rows), 5)),

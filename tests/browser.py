@@ -1,4 +1,4 @@
-"""A browser that is installed on this machine, and pages in it."""
+"""Start an installed browser and open pages in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NoBrowserError(Exception):
 
 
 def find_browser() -> str:
-    """Return the path of a browser: the one that APPORTION_BROWSER names, else the first there."""
+    """Return the path of the browser in APPORTION_BROWSER, or of the first one installed."""
     named = os.environ.get("APPORTION_BROWSER")
     for name in [named] if named else NAMES:
         if path := shutil.which(name):
@@ -28,7 +28,7 @@ def find_browser() -> str:
 
 @contextmanager
 def started_browser() -> Iterator[object]:
-    """Start the browser, without a window, and end it."""
+    """Start the browser without a window, and close it at the end."""
     path = find_browser()
     try:
         from playwright.sync_api import sync_playwright
@@ -43,7 +43,7 @@ def started_browser() -> Iterator[object]:
 
 
 class Opened:
-    """A page of a file, what it asked the network for, and what it complained about."""
+    """A page opened from a file, with its requests, errors and warnings."""
 
     def __init__(self, context, path: Path) -> None:
         self.url = Path(path).resolve().as_uri()
@@ -62,14 +62,14 @@ class Opened:
 
     @property
     def foreign(self) -> list[str]:
-        """What the page asked for, but for itself and what it holds."""
+        """The requests for anything outside the page."""
         inside = (self.url, "data:", "blob:")
         return [url for url in self.requests if not url.startswith(inside)]
 
 
 @contextmanager
 def opened(browser, path, *, width=1280, height=900, **options) -> Iterator[Opened]:
-    """Open a file; when all is done, it has complained of nothing and asked nobody."""
+    """Open a file, and check at the end that it had no errors and no outside requests."""
     context = browser.new_context(viewport={"width": width, "height": height}, **options)
     try:
         found = Opened(context, path)
@@ -81,7 +81,7 @@ def opened(browser, path, *, width=1280, height=900, **options) -> Iterator[Open
 
 
 def until(page, expression, patience=5.0) -> None:
-    """Wait until an expression is true; Playwright's own way is against the page's policy."""
+    """Wait until an expression is true; the page's policy forbids Playwright's own way."""
     end = time.monotonic() + patience
     while not page.evaluate(expression):
         assert time.monotonic() < end, expression
@@ -89,7 +89,7 @@ def until(page, expression, patience=5.0) -> None:
 
 
 def texts(page, selector) -> list[str]:
-    """Return the text of every element that a selector finds; spaces are one, all is Unicode."""
+    """Return the text of every selected element, with white space collapsed, as valid Unicode."""
     found = page.eval_on_selector_all(
         selector, "all => all.map((one) => one.textContent.toWellFormed())"
     )

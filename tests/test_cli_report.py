@@ -33,7 +33,7 @@ from command_line import (
     write,
 )
 
-page_module = import_module("apportion.report.page")
+page_module = import_module("apportion.report._page")
 
 DIARY = "participant,date,sleep,out\np1,2024-03-04,8,16\np1,2024-03-05,6,18\n"
 BOTH = f"{DIARY}p2,2024-03-04,8,16\np2,2024-03-05,6,18\n"

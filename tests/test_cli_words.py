@@ -5,7 +5,7 @@ import re
 import pytest
 
 from apportion.datasets import make_smart_home
-from apportion.plotting._glossary import Explanations, glossary
+from apportion.report._glossary import Explanations, glossary
 from command_line import cells_of, day_files, done
 
 

@@ -1,4 +1,4 @@
-"""Plots: what is drawn is what was found, whatever the names and the axes."""
+"""Displays: they draw what was found, whatever the names and the axes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,8 @@ from apportion.plotting import (
     SoftLabelsDisplay,
     TimelineDisplay,
 )
-from apportion.plotting._palette import looks
-from apportion.plotting._timeline_data import DAY, SECOND
-from apportion.plotting._timestamps import times_from
-from apportion.plotting.drawing import paint, shown
+from apportion.plotting._drawing import class_fills, short_name
+from apportion.plotting._window_times import DAY, SECOND, times_from
 
 HALF_AN_HOUR = timedelta(minutes=30)
 HOSTILE = ("$x_1$", "_hidden", "100%", r"\frac{1}{2}", "a\nb", "$", "<b>&amp;</b>", "\ud800")
@@ -178,22 +176,21 @@ def test_matplotlib_is_imported_when_a_plot_is_drawn():
 
 
 def test_classes_differ_in_grayscale():
-    assert len({paint(look)["hatch"] for look in looks(8)}) == 8
+    assert len({fill["hatch"] for fill in class_fills(8)}) == 8
     for pale in (False, True):
-        for look in looks(8):
-            filling = paint(look, pale=pale)
+        for fill in class_fills(8, pale=pale):
             lines, face = (
-                np.dot([0.299, 0.587, 0.114], filling[part]) for part in ("edgecolor", "facecolor")
+                np.dot([0.299, 0.587, 0.114], fill[area]) for area in ("edgecolor", "facecolor")
             )
             assert abs(lines - face) > 0.1
 
 
 @given(st.text())
 def test_shown_names_are_one_short_line(name):
-    assert len(shown(name)) <= 32
-    assert shown(name).isprintable()
+    assert len(short_name(name)) <= 32
+    assert short_name(name).isprintable()
     if name.isprintable() and len(name) <= 32:
-        assert shown(name) == name
+        assert short_name(name) == name
 
 
 @pytest.mark.filterwarnings("ignore::apportion.BagDesignWarning")
@@ -203,7 +200,7 @@ def test_hostile_names_stay_text():
     model = LPLLP(random_state=0)
     whom = np.repeat(HOSTILE[:2], 8)
     model.fit(X, bags=whom, proportions=totals)
-    names = [shown(name) for name in model.classes_]
+    names = [short_name(name) for name in model.classes_]
     timeline = TimelineDisplay.from_estimator(model, minutes(16), participants=whom)
     bags = BagReportDisplay.from_estimator(model)
     for display in (timeline, bags, SoftLabelsDisplay.from_estimator(model)):
@@ -320,7 +317,7 @@ def test_ticks_are_few_and_differ(step, n, first):
     assert drawn[:, 2].max() <= high + 1e-12
 
 
-def test_too_many_days_and_segments_are_told(ax):
+def test_the_title_mentions_left_out_days_and_segments(ax):
     days = np.arange("2024-01-01", "2024-04-10", dtype="M8[D]")
     many = TimelineDisplay.from_labels(np.zeros(100), days, window="1 h", ax=ax)
     assert "first 60 of 100 days" in many.ax_.get_title(loc="left")
@@ -332,11 +329,11 @@ def test_too_many_days_and_segments_are_told(ax):
 
 def test_bad_input_has_one_clear_error(wine):
     for start, words in (
-        (minutes(177), "177 times for 178 labels"),
-        ("2024-03-04", "one value a row"),
-        (np.zeros((178, 2)), "one value a row"),
+        (minutes(177), "`start`: found 177 values. Allowed: 178 values, one for every row"),
+        ("2024-03-04", "`start`: found the str '2024-03-04'. Allowed: 178 values"),
+        (np.zeros((178, 2)), r"`start`: found an array of shape \(178, 2\).*one for every row"),
         (["noon"] * 178, "noon"),
-        ([], "no window"),
+        ([], "`start`: found 0 values"),
     ):
         with pytest.raises(InputError, match=words):
             TimelineDisplay.from_estimator(wine, start)
@@ -352,7 +349,7 @@ def test_bad_input_has_one_clear_error(wine):
         TimelineDisplay.from_labels(labels, minutes(2), participants=["p1"])
 
 
-# --- when ---
+# --- window times ---
 
 
 def in_forms(moments):

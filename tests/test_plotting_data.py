@@ -1,4 +1,4 @@
-"""What plots and the report show: looks, runs of labels over time, a map; against slow oracles."""
+"""The data of plots and reports: styles, segments and the row map, compared with slow oracles."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from apportion import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
-from apportion.plotting._palette import NO_LABEL, looks
-from apportion.plotting._row_map import MOST_ROWS, N_NEIGHBORS, map_of_features, map_of_graph
-from apportion.plotting._timeline_data import DAY, SECOND, Times, timeline_of
-from apportion.plotting._timestamps import times_of_diary
+from apportion.plotting._palette import NO_LABEL, class_styles
+from apportion.plotting._segments import timeline_of
+from apportion.plotting._window_times import DAY, SECOND, Times, times_of_diary
+from apportion.report._row_map import MOST_ROWS, N_NEIGHBORS, map_of_graph
 from apportion.supervision.diary import diary_bags
 from apportion.supervision.diary.time_zones import shown_by
 
 EPOCH = datetime(1970, 1, 1)
 
 
-# --- looks ---
+# --- styles ---
 
 
 def in_lab(colors):
@@ -63,7 +63,7 @@ SEEN = {
 
 @pytest.mark.parametrize("eyes", SEEN)
 def test_the_first_eight_colors_are_told_apart_by_all_eyes(eyes):
-    colors = np.array([linear(look.color) for look in looks(8)])
+    colors = np.array([linear(style.color) for style in class_styles(8)])
     seen = in_lab(np.clip(colors @ np.array(SEEN[eyes]).T, 0.0, 1.0))
     nearest = min(float(np.linalg.norm(one - other)) for one, other in combinations(seen, 2))
     assert nearest > 8.0  # 2.3 is a difference just seen
@@ -79,18 +79,18 @@ def test_an_unsafe_pair_would_be_found():
 
 
 def test_96_classes_differ_in_every_tool():
-    many = looks(96)
-    assert len({(look.color, look.pattern) for look in many}) == 96
-    assert len({(look.color, look.symbol) for look in many}) == 96
-    assert len({(look.color, look.hatch) for look in many}) == 96
-    assert len({(look.color, look.marker) for look in many}) == 96
-    assert looks(200)[:96] == many
-    assert looks(0) == []
+    many = class_styles(96)
+    assert len({(style.color, style.pattern) for style in many}) == 96
+    assert len({(style.color, style.symbol) for style in many}) == 96
+    assert len({(style.color, style.hatch) for style in many}) == 96
+    assert len({(style.color, style.marker) for style in many}) == 96
+    assert class_styles(200)[:96] == many
+    assert class_styles(0) == []
 
 
 def test_eight_classes_differ_without_colors():
     for name in ("pattern", "symbol", "hatch", "marker"):
-        assert len({getattr(look, name) for look in looks(8)}) == 8
+        assert len({getattr(style, name) for style in class_styles(8)}) == 8
 
 
 # --- the timeline ---
@@ -204,7 +204,7 @@ def test_permuting_rows_changes_no_segment(recording, chance):
     mixed = Times(times.starts[order], times.ends[order], whose, times.dated, times.day_start)
     one, other = timeline_of(*recording), timeline_of(mixed, labels[order], sure[order])
     assert segments(one) == segments(other)
-    few = {"most_a_lane": 2}
+    few = {"most_per_lane": 2}
     one, other = (
         timeline_of(times, labels, sure, **few),
         timeline_of(mixed, labels[order], sure[order], **few),
@@ -234,7 +234,7 @@ def test_segments_cover_their_windows(recording):
 @given(recordings(), st.integers(1, 6))
 def test_a_crowded_day_shows_the_majority_of_every_slot(recording, most):
     times, labels, _ = recording
-    whole, thin = timeline_of(*recording), timeline_of(*recording, most_a_lane=most)
+    whole, thin = timeline_of(*recording), timeline_of(*recording, most_per_lane=most)
     assert thin.days == whole.days
     assert thin.n_samples.sum() == len(labels)
     for lane in range(len(whole.days)):
@@ -268,12 +268,12 @@ def test_a_long_recording_keeps_the_budget():
     n = 30_000
     starts = np.arange(n) * 30 * SECOND
     labels, sure = generator.integers(0, 4, n), generator.random(n)
-    for most, most_a_lane in ((60_000, 2_000), (5_000, 2_000), (60_000, 100), (1, 2_000)):
+    for most, most_per_lane in ((60_000, 2_000), (5_000, 2_000), (60_000, 100), (1, 2_000)):
         times = Times(starts, starts + 30 * SECOND)
-        shown = timeline_of(times, labels, sure, most=most, most_a_lane=most_a_lane)
+        shown = timeline_of(times, labels, sure, most=most, most_per_lane=most_per_lane)
         n_lanes = len(shown.days)
         assert shown.n_segments <= max(most, 50 * n_lanes)
-        assert np.bincount(shown.lane).max() <= most_a_lane
+        assert np.bincount(shown.lane).max() <= most_per_lane
         assert shown.n_samples.sum() == n
         assert (np.diff(shown.lane) >= 0).all()
 
@@ -281,7 +281,7 @@ def test_a_long_recording_keeps_the_budget():
 def test_windows_of_one_moment_can_be_thinned():
     n = 20
     times = Times(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
-    shown = timeline_of(times, np.arange(n) % 2, np.ones(n), most_a_lane=1)
+    shown = timeline_of(times, np.arange(n) % 2, np.ones(n), most_per_lane=1)
     assert shown.n_segments == 1
     assert shown.n_samples.sum() == n
 
@@ -380,6 +380,10 @@ def test_windows_without_times_have_none():
 
 def rows_of(n=40, d=2, seed=0):
     return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def map_of_features(X):
+    return map_of_graph(KNNGraph().fit(X))
 
 
 def similarities(X):
@@ -487,7 +491,7 @@ def test_permuting_rows_permutes_the_map(name):
         return
     assert order[other.rows].tolist() == one.rows.tolist()
     assert there.tolist() == one.neighbors.tolist()
-    np.testing.assert_allclose(other.places, one.places)
+    np.testing.assert_allclose(other.coordinates, one.coordinates)
     np.testing.assert_allclose(other.similarity, one.similarity)
 
 
@@ -508,10 +512,10 @@ def test_small_and_degenerate_rows_have_a_map(kind, d):
         for X in (differ, np.ones((n, d)), one_column, np.round(differ), 1e8 + differ):
             graph = GRAPHS[kind](X)
             found = map_of_graph(graph)
-            assert found.places.shape == (n, 2)
-            assert np.isfinite(found.places).all()
+            assert found.coordinates.shape == (n, 2)
+            assert np.isfinite(found.coordinates).all()
             check_neighbors(found, matrix_of(graph))
-            assert found.how
+            assert found.layout
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
@@ -521,7 +525,7 @@ def test_similarities_alone_make_a_map(n):
         for given_as in (np.asarray, sparse.csr_array):
             graph = PrecomputedGraph().fit(given_as(W))
             found = map_of_graph(graph)
-            assert np.isfinite(found.places).all()
+            assert np.isfinite(found.coordinates).all()
             check_neighbors(found, W * ~np.eye(n, dtype=bool))
 
 
@@ -531,8 +535,8 @@ def test_rows_of_any_size_are_laid_out(size):
     X = np.random.default_rng(0).normal(size=(30, 3))
     X[15:] += 20
     found = map_of_features(X * size)
-    assert np.isfinite(found.places).all()
-    groups = [found.places[(found.rows < 15) == side] for side in (True, False)]
+    assert np.isfinite(found.coordinates).all()
+    groups = [found.coordinates[(found.rows < 15) == side] for side in (True, False)]
     apart = np.linalg.norm(groups[0].mean(axis=0) - groups[1].mean(axis=0))
     assert apart > 0
     assert min(len(np.unique(one, axis=0)) for one in groups) == 15
@@ -541,28 +545,28 @@ def test_rows_of_any_size_are_laid_out(size):
 def test_the_places_of_one_and_two_features_are_the_features():
     X = rows_of(20, 2)
     found = map_of_features(X)
-    np.testing.assert_array_equal(found.places, X[found.rows])
+    np.testing.assert_array_equal(found.coordinates, X[found.rows])
     found = map_of_features(X[:, :1])
-    np.testing.assert_array_equal(found.places[:, 0], X[found.rows, 0])
-    assert ((found.places[:, 1] >= 0) & (found.places[:, 1] <= 1)).all()
+    np.testing.assert_array_equal(found.coordinates[:, 0], X[found.rows, 0])
+    assert ((found.coordinates[:, 1] >= 0) & (found.coordinates[:, 1] <= 1)).all()
 
 
 def test_near_rows_lie_near_each_other():
     X = rows_of(60, 5)
     X[30:] += 30
     for found in (map_of_features(X), map_of_graph(PrecomputedGraph().fit(similarities(X / 10)))):
-        assert found.how.startswith("t-SNE")
+        assert found.layout.startswith("t-SNE")
         side = found.rows < 30
-        centers = [found.places[side].mean(axis=0), found.places[~side].mean(axis=0)]
-        mine = np.linalg.norm(found.places - np.where(side[:, None], *centers), axis=1)
-        other = np.linalg.norm(found.places - np.where(side[:, None], *centers[::-1]), axis=1)
+        centers = [found.coordinates[side].mean(axis=0), found.coordinates[~side].mean(axis=0)]
+        mine = np.linalg.norm(found.coordinates - np.where(side[:, None], *centers), axis=1)
+        other = np.linalg.norm(found.coordinates - np.where(side[:, None], *centers[::-1]), axis=1)
         assert (mine < other).all()
 
 
 def test_the_same_rows_make_the_same_map():
     X = rows_of(50, 4)
     one, other = map_of_features(X), map_of_features(X.copy())
-    for name in ("rows", "places", "neighbors", "similarity"):
+    for name in ("rows", "coordinates", "neighbors", "similarity"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
@@ -573,20 +577,21 @@ def test_a_large_map_is_a_sample_that_names_all_neighbors():
     assert len(set(found.rows.tolist())) == MOST_ROWS
     check_neighbors(found, matrix_of(graph))
     assert not np.isin(found.neighbors, found.rows).all()
-    few = map_of_graph(graph, 10)
+    few = map_of_graph(graph, most=10)
     assert few.rows.tolist() == found.rows[:10].tolist()
     assert few.neighbors.tolist() == found.neighbors[:10].tolist()
 
 
 @given(st.integers(0, 100))
 @settings(max_examples=10)
-def test_among_renumbers_rows_and_neighbors(seed):
+def test_rows_and_neighbors_have_their_numbers_in_a_larger_table(seed):
     generator = np.random.default_rng(seed)
-    found = map_of_graph(KNNGraph(2).fit(generator.normal(size=(6, 2))))
+    graph = KNNGraph(2).fit(generator.normal(size=(6, 2)))
+    found = map_of_graph(graph)
     rows = np.sort(generator.choice(50, 6, replace=False))
-    moved = found.among(rows)
+    moved = map_of_graph(graph, rows)
     assert moved.rows.tolist() == [int(rows[row]) for row in found.rows]
     for near, there in zip(found.neighbors.tolist(), moved.neighbors.tolist(), strict=True):
         assert there == [-1 if j < 0 else int(rows[j]) for j in near]
-    assert moved.places is found.places
-    assert moved.how == found.how
+    np.testing.assert_array_equal(moved.coordinates, found.coordinates)
+    assert moved.layout == found.layout

@@ -1,4 +1,4 @@
-"""The report: what it tells is what was found; a page whole, closed to the network, or none."""
+"""The report: it shows what was found, needs no network, and is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ from apportion.labeling.rows import (
     reasons_of,
 )
 from apportion.persistence import load_model, save_model
-from apportion.plotting._glossary import glossary
-from apportion.plotting._palette import looks
-from apportion.plotting._row_map import MOST_ROWS, RowsMap
-from apportion.plotting._timeline_data import SECOND, Times, timeline_of
-from apportion.report import Contents, Run, page, require_tools, write_contents
-from apportion.report.contents import (
+from apportion.plotting._palette import class_styles
+from apportion.plotting._segments import timeline_of
+from apportion.plotting._window_times import SECOND, Times
+from apportion.report import ReportData, Run, _page, require_tools, write_page
+from apportion.report._glossary import glossary
+from apportion.report._page import page_of
+from apportion.report._plot_data import MOST_DRAWN, plot_data
+from apportion.report._report_data import (
     MOST_MAPS,
     answer_of,
-    maps_left_out,
     maps_of,
-    rows_a_map,
+    rows_per_map,
     run_of,
 )
-from apportion.report.document import MOST_DRAWN, document_of
-from apportion.report.page import page_of
-from apportion.report.verdict import agreement_of, verdict_on
+from apportion.report._row_map import MOST_ROWS, RowMap
+from apportion.report._verdict import agreement_of, verdict_on
 
 ESTIMATORS = {
     "LPLLP": LPLLP(random_state=0),
@@ -293,14 +293,14 @@ def test_what_is_no_fitted_model_of_ours_is_refused(tmp_path):
 def test_what_has_another_length_is_refused(what, tmp_path):
     model, X, _ = fitted("InvCal")
     good = {"X": X, "start": range(36), "end": range(1, 37), "participants": ["p"] * 36}
-    for values, said in (
+    for values, text in (
         (list(range(35)), "35 values"),
-        (np.ones((37, 2)), "37 values"),
+        (np.ones((37, 2)), r"an array of shape \(37, 2\)"),
         ([], "0 values"),
         ("a" * 36, "the str 'aaa"),
         (7, "the int 7"),
     ):
-        with pytest.raises(SupervisionError, match=f"`{what}`: found {said}.*36 values, one for"):
+        with pytest.raises(SupervisionError, match=f"`{what}`: found {text}.*36 values, one for"):
             write_report(model, tmp_path / "a.html", **{**good, what: values})
     assert not list(tmp_path.iterdir())
 
@@ -340,9 +340,11 @@ def test_bad_times_and_rows_get_one_clear_error(given_, kind, says, tmp_path):
 @pytest.mark.parametrize("package", ["jinja2", "plotly"])
 def test_a_missing_tool_is_named_with_its_extra_before_any_work(package, tmp_path, monkeypatch):
     model, _, _ = fitted("LPLLP")
-    there = page.find_spec
-    monkeypatch.setattr(page, "find_spec", lambda name: None if name == package else there(name))
-    monkeypatch.setattr("apportion.report.write.maps_of", lambda _: pytest.fail("work was done"))
+    there = _page.find_spec
+    monkeypatch.setattr(_page, "find_spec", lambda name: None if name == package else there(name))
+    monkeypatch.setattr(
+        "apportion.report._write.map_of_graph", lambda _: pytest.fail("work was done")
+    )
     with pytest.raises(ModuleNotFoundError, match=rf"{package}: install apportion\[report\]"):
         write_report(model, tmp_path / "a.html")
     with pytest.raises(ModuleNotFoundError, match=package):
@@ -355,7 +357,9 @@ def test_a_missing_tool_is_named_with_its_extra_before_any_work(package, tmp_pat
 
 def test_a_path_that_cannot_be_written_is_refused_before_any_work(tmp_path, monkeypatch):
     model, _, _ = fitted("LPLLP")
-    monkeypatch.setattr("apportion.report.write.maps_of", lambda _: pytest.fail("work was done"))
+    monkeypatch.setattr(
+        "apportion.report._write.map_of_graph", lambda _: pytest.fail("work was done")
+    )
     with pytest.raises(OutputError, match="is a folder"):
         write_report(model, tmp_path)
     with pytest.raises(OutputError, match="there is no folder"):
@@ -389,9 +393,9 @@ def test_a_file_that_is_there_is_replaced_only_when_asked(tmp_path):
     path = tmp_path / "a.html"
     path.write_text("old")
     with pytest.raises(OutputError, match="is there already"):
-        write_contents(made_up(), path)
+        write_page(made_up(), path)
     assert path.read_text() == "old"
-    write_contents(made_up(), path, force=True)
+    write_page(made_up(), path, force=True)
     assert Page(path).data
 
 
@@ -410,7 +414,7 @@ def test_equal_inputs_give_equal_pages(tmp_path):
 
 
 def made_up(n=40, c=2, **changes):
-    """Return contents to which there is nothing to object; all by hand, nothing fitted."""
+    """Return the data of a report without any concern, made by hand."""
     classes = np.array([f"c{h}" for h in range(c)])
     place = np.arange(n) % c
     masses = np.full((n, c), 0.1 / max(c - 1, 1))
@@ -434,8 +438,8 @@ def made_up(n=40, c=2, **changes):
         alike = [j for j in range(n) if j != row and place[j] == place[row]][:5]
         near[row, : len(alike)] = alike
     shares = np.where(near >= 0, 0.2, 0.0)
-    places = np.column_stack([np.arange(n), np.zeros(n)])
-    one = RowsMap(np.arange(n), places, near, shares, "by hand")
+    coordinates = np.column_stack([np.arange(n), np.zeros(n)])
+    one = RowMap(np.arange(n), coordinates, near, shares, "by hand")
     bags = {"a": np.eye(c)[0].tolist(), "b": np.full(c, 1 / c).tolist()}
     design = diagnose(["a", "b"] * 5, Totals.from_proportions(bags, classes=classes.tolist()))
     run = Run("LPLLP", {"alpha": "0.5"}, "a graph", "converged", energies=[2.0, 1.0], unique=True)
@@ -448,11 +452,11 @@ def made_up(n=40, c=2, **changes):
         "runs": {"": run},
         "maps": {"": one},
     }
-    return Contents(**{**made, **changes})
+    return ReportData(**{**made, **changes})
 
 
 def test_the_policy_allows_the_scripts_of_the_page_and_nothing_else(tmp_path):
-    found = Page(write_contents(made_up(), tmp_path / "a.html"))
+    found = Page(write_page(made_up(), tmp_path / "a.html"))
     run = [text for kind, text in found.scripts if kind != "application/json"]
     assert len(run) == len(found.scripts) - 1 == 2
     hashes = {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in run}
@@ -469,11 +473,11 @@ def test_the_policy_allows_the_scripts_of_the_page_and_nothing_else(tmp_path):
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_no_name_gets_out_of_its_place(hostile, tmp_path):
-    plain = Page(write_contents(made_up(), tmp_path / "plain.html"))
+    plain = Page(write_page(made_up(), tmp_path / "plain.html"))
     base = made_up()
     classes = np.array([hostile, "c1"], dtype=object)
     labels = np.where(base.answer.labels == "c0", hostile, "c1").astype(object)
-    contents = replace(
+    data = replace(
         base,
         title=hostile,
         answer=replace(base.answer, classes=classes, labels=labels),
@@ -488,7 +492,7 @@ def test_no_name_gets_out_of_its_place(hostile, tmp_path):
         rules=(hostile,),
         notes=(hostile,),
     )
-    found = Page(write_contents(contents, tmp_path / "a.html"))
+    found = Page(write_page(data, tmp_path / "a.html"))
     assert len(found.scripts) == len(plain.scripts)
     assert found.scripts[1:] == plain.scripts[1:]
     assert "<" not in found.scripts[0][1]
@@ -507,7 +511,7 @@ def test_no_name_gets_out_of_its_place(hostile, tmp_path):
     )
 )
 def test_json_in_a_script_holds_no_sign_of_html_and_comes_back(document):
-    text = page._json(document)
+    text = _page._json(document)
     assert not set("<>&\u2028\u2029") & set(text)
     text.encode("utf-8")
     assert json.loads(text) == document
@@ -533,14 +537,14 @@ def test_a_page_of_a_hundred_thousand_windows_is_below_8_mb(tmp_path):
     )
     rows = generator.permutation(n)[:MOST_ROWS]
     near = generator.integers(0, n, (MOST_ROWS, 5))
-    one = RowsMap(rows, generator.normal(size=(MOST_ROWS, 2)), near, np.full(near.shape, 0.1), "")
+    one = RowMap(rows, generator.normal(size=(MOST_ROWS, 2)), near, np.full(near.shape, 0.1), "")
     starts = np.arange(n) * 30 * SECOND + 19786 * 86_400 * SECOND
     whose = np.array([f"participant {k}" for k in np.arange(n) * 10 // n], dtype=object)
-    contents = Contents(
+    data = ReportData(
         "Large", answer, codes, report, {}, {}, Times(starts, starts + 30 * SECOND, whose),
         {"": one}, np.array([f"window {i}" for i in range(n)], dtype=object),
     )  # fmt: skip
-    path = write_contents(contents, tmp_path / "a.html")
+    path = write_page(data, tmp_path / "a.html")
     assert path.stat().st_size < 8_000_000
     shown = Page(path).data["timeline"]
     assert sum(shown["rows"]) == n
@@ -551,21 +555,19 @@ def test_a_page_of_a_hundred_thousand_windows_is_below_8_mb(tmp_path):
 
 
 def test_the_document_is_what_was_found():
-    contents = made_up(c=3)
-    answer, report = contents.answer, contents.report
-    n = contents.n_samples
+    data = made_up(c=3)
+    answer, report = data.answer, data.report
+    n = data.n_samples
     answer.labels[4] = None
     answer.masses[4] = answer.confidence[4] = np.nan
     starts = np.arange(n)[::-1] * 3600 * SECOND
     times = Times(starts, starts + 3600 * SECOND)
-    contents = replace(
-        contents, times=times, bag_codes=np.where(np.arange(n) == 4, -1, contents.bag_codes)
-    )
-    contents.maps[""].neighbors[::2, 3:] = -1
-    found = document_of(contents)
+    data = replace(data, times=times, bag_codes=np.where(np.arange(n) == 4, -1, data.bag_codes))
+    data.maps[""].neighbors[::2, 3:] = -1
+    found = plot_data(data)
     json.dumps(found, allow_nan=False)
     labels = answer.labels.tolist()
-    for one, name, look in zip(found["classes"], answer.classes, looks(3), strict=True):
+    for one, name, look in zip(found["classes"], answer.classes, class_styles(3), strict=True):
         assert one["name"] == name
         assert one["rows"] == labels.count(name)
         assert (one["color"], one["pattern"], one["symbol"]) == (
@@ -573,7 +575,7 @@ def test_the_document_is_what_was_found():
             look.pattern,
             look.symbol,
         )
-    shown = timeline_of(times, contents.places, answer.confidence)
+    shown = timeline_of(times, data.label_codes, answer.confidence)
     assert found["timeline"]["label"] == shown.label.tolist()
     assert found["timeline"]["start"] == shown.start.tolist()
     assert [100 if s is None else s for s in found["timeline"]["sure"]] == [
@@ -583,11 +585,11 @@ def test_the_document_is_what_was_found():
     assert found["bags"]["hours"] == 1.0
     pieces = found["bags"]["pieces"]
     assert pieces["unlisted"] == []
-    places = list(zip(pieces["lane"], pieces["bag"], strict=True))
-    of_rows = zip(shown.lane_of_row.tolist(), contents.bag_codes.tolist(), strict=True)
-    assert places == sorted({(lane, bag) for lane, bag in of_rows if bag >= 0})
-    for at, (lane, k) in enumerate(places):
-        there = np.flatnonzero((contents.bag_codes == k) & (shown.lane_of_row == lane))
+    pairs = list(zip(pieces["lane"], pieces["bag"], strict=True))
+    of_rows = zip(shown.lane_of_row.tolist(), data.bag_codes.tolist(), strict=True)
+    assert pairs == sorted({(lane, bag) for lane, bag in of_rows if bag >= 0})
+    for at, (lane, k) in enumerate(pairs):
+        there = np.flatnonzero((data.bag_codes == k) & (shown.lane_of_row == lane))
         day = starts[there].min() // (24 * 3600 * SECOND) * 24 * 3600
         assert pieces["start"][at] == starts[there].min() / SECOND - day
         assert pieces["end"][at] == starts[there].max() / SECOND - day + 3600
@@ -598,14 +600,14 @@ def test_the_document_is_what_was_found():
     for row in range(n):
         for near, label, bag, known in zip(
             one["near"][row], one["nearLabel"][row], one["nearBag"][row],
-            contents.maps[""].neighbors[row], strict=True,
+            data.maps[""].neighbors[row], strict=True,
         ):  # fmt: skip
             if known < 0:
                 assert label == -2
                 continue
             assert near == known
-            assert label == contents.places[known]
-            assert bag == (None if known == 4 else report.ids[contents.bag_codes[known]])
+            assert label == data.label_codes[known]
+            assert bag == (None if known == 4 else report.ids[data.bag_codes[known]])
 
 
 def test_of_many_bags_those_farthest_off_are_listed():
@@ -622,7 +624,7 @@ def test_of_many_bags_those_farthest_off_are_listed():
         upper=given_,
         assigned={"quota": assigned},
     )
-    found = document_of(replace(base, report=report))["bags"]
+    found = plot_data(replace(base, report=report))["bags"]
     listed = [int(name) for name in found["names"]]
     assert found["n"] == n
     assert listed == sorted(set(listed))
@@ -637,7 +639,7 @@ def test_of_many_bags_those_farthest_off_are_listed():
 def test_energies_are_thinned_to_some_of_them(n):
     energies = np.random.default_rng(n).normal(size=n).tolist()
     run = Run("LPLLP", {}, energies=energies)
-    (steps,) = [one["energies"] for one in document_of(made_up(runs={"": run}))["runs"]]
+    (steps,) = [one["energies"] for one in plot_data(made_up(runs={"": run}))["runs"]]
     assert len(steps) <= 500
     assert steps[0] == [0, energies[0]]
     assert steps[-1] == [len(energies) - 1, energies[-1]]
@@ -651,41 +653,45 @@ def test_open_totals_and_a_design_without_mass_have_a_page():
     base = made_up(c=3)
     upper = np.full_like(base.report.upper, np.inf)
     shares = {"x": {"c0": 1.0, "c1": 0.0, "c2": 0.0}}
-    contents = replace(
+    data = replace(
         base,
         report=replace(base.report, upper=upper),
         diagnoses={"": diagnose(["x"] * 4, Totals.from_proportions(shares))},
     )
-    text = page_of(contents, {"apportion": "0"})
+    text = page_of(data, {"apportion": "0"})
     assert f"at least {base.report.lower[0, 0]:g}" in text
     assert ">inf" not in text
-    assert document_of(contents)["bags"]["upper"] == [[None] * 3] * 2
+    assert plot_data(data)["bags"]["upper"] == [[None] * 3] * 2
 
 
 def test_maps_of_many_groups_are_few_and_small():
     X, bags, totals = rows_of()
     model = LPLLP(random_state=0).fit(X, bags=bags, proportions=totals)
-    models = {f"p{k}": (model, np.arange(36) + 36 * k) for k in range(MOST_MAPS + 2)}
-    maps, left_out = maps_of(models)
+    groups = {f"p{k}": np.arange(36) + 36 * k for k in range(MOST_MAPS + 2)}
+    maps, left_out = maps_of(groups, lambda group: model.graph_)
     assert list(maps) == [f"p{k}" for k in range(MOST_MAPS)]
     assert left_out == "Maps of 2 more groups are left out."
     for k, one in enumerate(maps.values()):
         assert sorted(one.rows.tolist()) == list(range(36 * k, 36 * k + 36))
         assert set(one.neighbors.ravel().tolist()) <= {-1, *range(36 * k, 36 * k + 36)}
-    assert maps_left_out(MOST_MAPS) == ""
-    assert maps_left_out(MOST_MAPS + 1) == "Maps of 1 more group are left out."
-    assert rows_a_map(1) == MOST_ROWS
-    assert all(rows_a_map(k) * k <= max(MOST_ROWS, 300 * k) for k in range(1, 9))
+
+    def left_out_of(n):
+        return maps_of(dict(list(groups.items())[:n]), lambda group: model.graph_)[1]
+
+    assert left_out_of(MOST_MAPS) == ""
+    assert left_out_of(MOST_MAPS + 1) == "Maps of 1 more group are left out."
+    assert rows_per_map(1) == MOST_ROWS
+    assert all(rows_per_map(k) * k <= max(MOST_ROWS, 300 * k) for k in range(1, 9))
 
 
 # --- the verdict ---
 
 
-def slow_agreement(contents):
+def slow_agreement(data):
     """Return how much of all similarity is to rows of one's own label, pair by pair."""
-    labels = contents.answer.labels.tolist()
+    labels = data.answer.labels.tolist()
     same = everything = 0.0
-    for one in contents.maps.values():
+    for one in data.maps.values():
         for at, row in enumerate(one.rows.tolist()):
             for j, share in zip(
                 one.neighbors[at].tolist(), one.similarity[at].tolist(), strict=True
@@ -701,69 +707,67 @@ def slow_agreement(contents):
 @settings(max_examples=25)
 def test_agreement_is_what_neighbors_say_pair_by_pair(seed, c):
     generator = np.random.default_rng(seed)
-    contents = made_up(20, c)
-    labels = contents.answer.classes[generator.integers(0, c, 20)].astype(object)
+    data = made_up(20, c)
+    labels = data.answer.classes[generator.integers(0, c, 20)].astype(object)
     labels[generator.random(20) < 0.2] = None
-    labels[0] = contents.answer.classes[0]
+    labels[0] = data.answer.classes[0]
     near = np.array([generator.permutation(20)[:5] for _ in range(20)])
     near[generator.random(near.shape) < 0.3] = -1
     one = replace(
-        contents.maps[""],
+        data.maps[""],
         neighbors=near,
         similarity=np.where(near < 0, 0, generator.random(near.shape)),
     )
     other = replace(
         one, rows=generator.permutation(20)[:7], neighbors=near[:7], similarity=one.similarity[:7]
     )
-    contents = replace(
-        contents, answer=replace(contents.answer, labels=labels), maps={"p": one, "q": other}
-    )
-    found = agreement_of(contents)
-    share, by_chance = slow_agreement(contents)
+    data = replace(data, answer=replace(data.answer, labels=labels), maps={"p": one, "q": other})
+    found = agreement_of(data)
+    share, by_chance = slow_agreement(data)
     assert found.share == pytest.approx(share)
     assert found.by_chance == pytest.approx(by_chance)
-    said = verdict_on(contents)
+    verdict = verdict_on(data)
     if by_chance < 0.999:
         little = (share - by_chance) / (1 - by_chance) < 0.4
-        assert any("Similar rows often" in text for text in said.concerns) == little
-    assert f"{share:.0%} of their neighbors agree" in said.sentence
+        assert any("Similar rows often" in text for text in verdict.concerns) == little
+    assert f"{share:.0%} of their neighbors agree" in verdict.sentence
 
 
 def test_a_sound_answer_has_nothing_against_it():
-    said = verdict_on(made_up())
-    assert said.level == "sound"
-    assert said.concerns == ()
-    assert said.sentence.startswith(
+    verdict = verdict_on(made_up())
+    assert verdict.level == "sound"
+    assert verdict.concerns == ()
+    assert verdict.sentence.startswith(
         "All 40 rows have a label, every bag keeps its totals, and 100% of their neighbors agree: "
         "nothing "
     )
 
 
 def with_reason(code, count):
-    contents = made_up()
-    contents.answer.reasons[:count] = f"given;{code}" if code != "given" else code
-    return contents
+    data = made_up()
+    data.answer.reasons[:count] = f"given;{code}" if code != "given" else code
+    return data
 
 
 def off_by(moved):
-    """Return contents in which so many of 40 rows have another label than their totals say."""
-    contents = made_up()
-    lower = contents.report.lower.copy()
+    """Return data in which some of 40 rows do not have the label that their totals require."""
+    data = made_up()
+    lower = data.report.lower.copy()
     lower[0] += [moved, -moved]
-    return replace(contents, report=replace(contents.report, lower=lower, upper=lower))
+    return replace(data, report=replace(data.report, lower=lower, upper=lower))
 
 
 def alike_only(share):
-    """Return contents where so many of the 5 neighbors of each row have its label."""
-    contents = made_up()
-    near = contents.maps[""].neighbors.copy()
+    """Return data in which only some of the 5 neighbors of each row have its label."""
+    data = made_up()
+    near = data.maps[""].neighbors.copy()
     near[:, share:] = (np.arange(40)[:, None] + 1 + 2 * np.arange(5 - share)) % 40
-    return replace(contents, maps={"": replace(contents.maps[""], neighbors=near)})
+    return replace(data, maps={"": replace(data.maps[""], neighbors=near)})
 
 
 def with_run(**changes):
-    contents = made_up()
-    return replace(contents, runs={"": replace(contents.runs[""], **changes)})
+    data = made_up()
+    return replace(data, runs={"": replace(data.runs[""], **changes)})
 
 
 def designed(uninformative):
@@ -775,7 +779,7 @@ def designed(uninformative):
 
 
 @pytest.mark.parametrize(
-    ("contents", "level", "says"),
+    ("data", "level", "says"),
     [
         (lambda: designed(True), "doubt", "The totals do not tell 'c0' from 'c1' apart"),
         (lambda: with_run(success=False, status="stopped"), "doubt", "LPLLP stopped."),
@@ -790,17 +794,17 @@ def designed(uninformative):
         (lambda: alike_only(3), "care", "Similar rows often have different labels: 60% agree, and"),
     ],
 )
-def test_each_concern_is_told_and_no_other(contents, level, says):
-    said = verdict_on(contents())
-    assert said.level == level
-    (concern,) = said.concerns
+def test_each_concern_is_mentioned_and_no_other(data, level, says):
+    verdict = verdict_on(data())
+    assert verdict.level == level
+    (concern,) = verdict.concerns
     assert concern.startswith(says)
     words = {"care": "look at the points below", "doubt": "do not rely on them"}
-    assert words[level] in said.sentence
+    assert words[level] in verdict.sentence
 
 
 @pytest.mark.parametrize(
-    "contents",
+    "data",
     [
         lambda: with_reason("tie", 2),
         lambda: with_reason("given", 40),
@@ -813,14 +817,14 @@ def test_each_concern_is_told_and_no_other(contents, level, says):
         lambda: made_up(diagnoses={}, runs={}),
     ],
 )
-def test_what_is_no_concern_is_not_told(contents):
-    said = verdict_on(contents())
-    assert (said.level, said.concerns) == ("sound", ())
+def test_what_is_no_concern_is_not_mentioned(data):
+    verdict = verdict_on(data())
+    assert (verdict.level, verdict.concerns) == ("sound", ())
 
 
 def test_a_weak_design_is_no_reason_to_doubt():
-    said = verdict_on(designed(False))
-    assert said.level == "care"
+    verdict = verdict_on(designed(False))
+    assert verdict.level == "care"
 
 
 def test_the_gravest_concern_comes_first_and_groups_are_named():
@@ -828,22 +832,22 @@ def test_the_gravest_concern_comes_first_and_groups_are_named():
     run = base.runs[""]
     base.answer.reasons[:20] = "tie"
     poor = designed(True).diagnoses[""]
-    said = verdict_on(
+    verdict = verdict_on(
         replace(
             base,
             diagnoses={"p1": base.diagnoses[""], "p2": poor},
             runs={"p1": run, "p2": replace(run, success=False, status="stopped")},
         )
     )
-    assert said.level == "doubt"
-    assert [text[:8] for text in said.concerns] == ["p2: The ", "p2: LPLL", "20 rows "]
+    assert verdict.level == "doubt"
+    assert [text[:8] for text in verdict.concerns] == ["p2: The ", "p2: LPLL", "20 rows "]
 
 
 # --- plain words ---
 
 
 def all_terms(**changes):
-    """Return contents whose page uses every word of the glossary but the other decoding's."""
+    """Return data whose page uses every term of the glossary except the other decoding."""
     times = Times(np.arange(40) * SECOND, np.arange(1, 41) * SECOND)
     return replace(off_by(1), diagnoses=designed(False).diagnoses, times=times, **changes)
 
@@ -851,10 +855,10 @@ def all_terms(**changes):
 @pytest.mark.parametrize("bag", ["bag", "entry"])
 @pytest.mark.parametrize("decode", ["quota", "threshold"])
 def test_words_are_explained_once_where_they_first_appear(bag, decode, tmp_path):
-    contents = all_terms(bag_word=bag)
-    assigned = {decode: contents.report.assigned["quota"]}
-    report = replace(contents.report, assigned=assigned, decode=decode, tied={decode: 0})
-    page = Page(write_contents(replace(contents, report=report), tmp_path / "a.html")).words
+    data = all_terms(bag_word=bag)
+    assigned = {decode: data.report.assigned["quota"]}
+    report = replace(data.report, assigned=assigned, decode=decode, tied={decode: 0})
+    page = Page(write_page(replace(data, report=report), tmp_path / "a.html")).words
     body = page[page.index("rows have a label") :].lower()
     others = {"bag", "entry", "quota", "threshold", "confidence"} - {bag, decode}
     for term, clause in glossary(bag).items():
@@ -865,7 +869,7 @@ def test_words_are_explained_once_where_they_first_appear(bag, decode, tmp_path)
 
 
 def test_a_word_that_the_verdict_does_not_use_waits_for_its_section(tmp_path):
-    page = Page(write_contents(made_up(), tmp_path / "a.html")).words
+    page = Page(write_page(made_up(), tmp_path / "a.html")).words
     head, _, rest = page.partition("Given and assigned")
     words = glossary()
     assert words["bag"] in head
@@ -876,7 +880,7 @@ def test_a_word_that_the_verdict_does_not_use_waits_for_its_section(tmp_path):
 
 def test_the_report_of_a_diary_speaks_of_entries(tmp_path):
     times = Times(np.arange(40) * SECOND, np.arange(1, 41) * SECOND)
-    for contents in (
+    for data in (
         all_terms(),
         alike_only(3),
         made_up(times=times),
@@ -886,21 +890,21 @@ def test_the_report_of_a_diary_speaks_of_entries(tmp_path):
         designed(True),
     ):
         path = tmp_path / "a.html"
-        write_contents(replace(contents, bag_word="entry"), path, force=True)
+        write_page(replace(data, bag_word="entry"), path, force=True)
         words = Page(path).words
         assert "entry" in words
         assert not re.search(r"\bbag", words, re.IGNORECASE)
         assert Page(path).data["words"] == {"bag": "entry", "bags": "entries"}
-        write_contents(contents, path, force=True)
+        write_page(data, path, force=True)
         assert not re.search(r"\bentr(y|ies)\b", Page(path).words)
 
 
 def test_a_reason_of_all_rows_is_said_once_and_not_of_each_row(tmp_path):
-    contents = with_reason("tie", 3)
-    contents.answer.reasons[:] = [
-        ";".join(filter(None, [codes, "missing-features"])) for codes in contents.answer.reasons
+    data = with_reason("tie", 3)
+    data.answer.reasons[:] = [
+        ";".join(filter(None, [codes, "missing-features"])) for codes in data.answer.reasons
     ]
-    found = Page(write_contents(contents, tmp_path / "a.html"))
+    found = Page(write_page(data, tmp_path / "a.html"))
     assert found.data["maps"][0]["reason"] == [*["given;tie"] * 3, *[""] * 37]
     assert "All rows have the reason code missing-features" in found.words
     assert "tie 3 rows" in found.words
@@ -908,12 +912,12 @@ def test_a_reason_of_all_rows_is_said_once_and_not_of_each_row(tmp_path):
 
 
 def test_the_sentence_counts_labels_and_rows_off_their_totals():
-    contents = off_by(1)
-    contents.answer.labels[:3] = None
-    sentence = verdict_on(contents).sentence
-    said = "37 of 40 rows have a label, 2.5% of the rows in bags are off their totals"
-    assert sentence.startswith(said)
-    assert "neighbors" not in verdict_on(replace(contents, maps={})).sentence
+    data = off_by(1)
+    data.answer.labels[:3] = None
+    sentence = verdict_on(data).sentence
+    start = "37 of 40 rows have a label, 2.5% of the rows in bags are off their totals"
+    assert sentence.startswith(start)
+    assert "neighbors" not in verdict_on(replace(data, maps={})).sentence
 
 
 @pytest.mark.parametrize("name", ["LPLLP", "LPLLP threshold", "InvCal"])

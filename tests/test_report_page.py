@@ -1,4 +1,4 @@
-"""The report in a real browser: what is drawn, said, filtered, sorted, printed and kept out."""
+"""The report in a real browser: drawing, text, filters, sorting, printing and security."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from apportion import LPLLP, InvCal, LabelPropagation
 from apportion.bag_report import BagReport
 from apportion.datasets import make_smart_home
 from apportion.labeling.rows import Answer
-from apportion.plotting._palette import looks
-from apportion.plotting._row_map import RowsMap
-from apportion.plotting._timeline_data import SECOND, Times
-from apportion.report import Contents, Run, write_contents, write_report
+from apportion.plotting._palette import class_styles
+from apportion.plotting._window_times import SECOND, Times
+from apportion.report import ReportData, Run, write_page, write_report
+from apportion.report._row_map import RowMap
 from browser import opened, texts, until
 from command_line import done, table, write
 
@@ -59,7 +59,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def week(folder):
-    """Sixteen days of two people, an hour a window, with gaps and a day without totals."""
+    """Sixteen days of two people in windows of one hour, with gaps and a day without totals."""
     home = make_smart_home(days=16, participants=2, minutes=60)
     kept = np.ones(len(home.activities), dtype=bool)
     kept[[30, 31, 32, 400]] = False
@@ -135,7 +135,7 @@ def hostile(folder):
 
 
 def made_up(labels, bag_codes, *, classes=("awake", "asleep"), **more):
-    """Return contents of labels that no model found."""
+    """Return the data of a report on made-up labels."""
     labels, classes = np.array(labels), np.array(classes, dtype=object)
     bag_codes, n_bags = np.array(bag_codes), max(bag_codes, default=-1) + 1
     masses = np.eye(len(classes))[labels]
@@ -152,7 +152,7 @@ def made_up(labels, bag_codes, *, classes=("awake", "asleep"), **more):
     )
     n = len(labels)
     answer = Answer(classes, classes[labels], masses, np.ones(n), np.full(n, "", dtype=object))
-    return Contents("Made up", answer, bag_codes, report, {}, {}, **more)
+    return ReportData("Made up", answer, bag_codes, report, {}, {}, **more)
 
 
 @pytest.fixture
@@ -286,7 +286,7 @@ OFFSETS = (*range(21), 0.01, 0.05, 0.099, 0.999, 9.999, -0.05, -1, -5, -9.999)
 
 
 def days_from_offsets(lasting):
-    """Two bars a day, each in a bag of its own; day k begins so many seconds after midnight."""
+    """Two bars per day, each in its own bag; day k begins `OFFSETS[k]` seconds after midnight."""
     offsets = np.array([round(SECOND * one) for one in OFFSETS])
     midnight = (20_000 + np.arange(len(offsets))) * 24 * 3600 * SECOND
     starts = np.add.outer(midnight + offsets, [0, lasting * SECOND]).ravel()
@@ -328,7 +328,7 @@ def test_all_labeled_time_is_drawn_where_it_was_whenever_a_day_begins(
     browser, folder, lasting, zone
 ):
     """Plotly would take 1,000 to 9,999 for years, 10 to 99 too, and others for local time."""
-    path = write_contents(days_from_offsets(lasting), folder / "offsets.html", force=True)
+    path = write_page(days_from_offsets(lasting), folder / "offsets.html", force=True)
     pixel = 2 * lasting / 500
     with opened(browser, path, timezone_id=zone, width=1400) as found:
         page, left = found.page, np.array(OFFSETS)
@@ -354,7 +354,7 @@ def test_all_labeled_time_is_drawn_where_it_was_whenever_a_day_begins(
 
 
 def bar_of(page, words):
-    """Return the bar of which something is told."""
+    """Return the bar of which something is detail."""
     place = page.evaluate(
         """(words) => {
             let before = 0;
@@ -413,7 +413,7 @@ def nearest_rows(week, row):
     ]
 
 
-def told_neighbors(page):
+def listed_neighbors(page):
     return page.eval_on_selector_all(
         "#map-detail tbody tr",
         "all => all.map((line) => [...line.cells].map((cell) => cell.textContent))",
@@ -434,7 +434,7 @@ def test_a_point_of_the_map_tells_its_neighbors_and_their_bags(week, look):
         name = re.match(r"Row (\S+): ", texts(look, "#map-detail strong")[0])[1]
         row = list(week.names).index(name)
         lines = nearest_rows(week, row)
-        assert told_neighbors(look) == lines
+        assert listed_neighbors(look) == lines
         hover = texts(look, "#map-plot .hovertext text:not(.name)")[0]
         assert hover.startswith(f"row {name}: {week.model.transduction_[row]} ")
         for near, label, bag, share in lines:
@@ -452,12 +452,12 @@ def test_every_row_of_the_map_has_the_neighbors_of_the_graph(week, look):
             f"Row {week.names[row]}: {week.model.transduction_[row]}"
         ]
         lines = nearest_rows(week, row)
-        assert told_neighbors(look) == lines
+        assert listed_neighbors(look) == lines
         same = sum(label == week.model.transduction_[row] for _, label, _, _ in lines)
         bag = "in no bag" if week.bags[row] is None else f"of bag {week.bags[row]}"
-        told = texts(look, "#map-detail p")[0]
-        assert f"{same} of its 5 most similar rows have the same label." in told
-        assert f", {bag}." in told
+        detail = texts(look, "#map-detail p")[0]
+        assert f"{same} of its 5 most similar rows have the same label." in detail
+        assert f", {bag}." in detail
 
 
 def test_a_row_that_is_not_there_is_not_found(look):
@@ -564,7 +564,7 @@ def as_html(name):
 
 
 def as_script(name):
-    """Return a name as the script has it; a lone surrogate has no other way to be told."""
+    """Return a name as the script has it; a lone surrogate has no other way to be detail."""
     return " ".join(name.encode("utf-16", "surrogatepass").decode("utf-16", "replace").split())
 
 
@@ -628,11 +628,11 @@ def steps_through(page, plot, kind):
     page.focus(f"#{plot_id}")
     page.keyboard.press("Home")
     found, before = {}, None
-    while (told := texts(page, f"#{plot}-detail")[0]) != before:
-        if kind(told) not in found:
+    while (detail := texts(page, f"#{plot}-detail")[0]) != before:
+        if kind(detail) not in found:
             until(page, f"{hovered} === {state}.items[{state}.chosen].at")  # Plotly takes its time
-            found[kind(told)] = texts(page, f"#{plot_id} .hovertext text:not(.name)")[0]
-        before = told
+            found[kind(detail)] = texts(page, f"#{plot_id} .hovertext text:not(.name)")[0]
+        before = detail
         page.keyboard.press("ArrowRight")
     return found
 
@@ -643,9 +643,9 @@ def test_hostile_names_stay_text_beside_axes(browser, folder):
     codes = np.arange(len(HOSTILE)) % 2
     hours = np.arange(len(HOSTILE)) * 3600 * SECOND
     runs = {name: Run("LPLLP", {name: name}, energies=[3.0, 2.0, 1.0]) for name in HOSTILE}
-    contents = made_up(codes, codes, times=Times(hours, hours + 3600 * SECOND, names))
-    contents = replace(contents, runs=runs, facts={name: name for name in HOSTILE})
-    path = write_contents(contents, folder / "axes.html")
+    data = made_up(codes, codes, times=Times(hours, hours + 3600 * SECOND, names))
+    data = replace(data, runs=runs, facts={name: name for name in HOSTILE})
+    path = write_page(data, folder / "axes.html")
     with opened(browser, path) as found:
         page = found.page
         legend = texts(page, "#energy-plot .legendtext")
@@ -663,10 +663,10 @@ def test_names_that_look_like_numbers_or_times_are_names(browser, folder):
     hours = np.arange(2 * n) * 3600 * SECOND
     times = Times(hours, hours + 3600 * SECOND, np.repeat(names, 2))
     runs = {name: Run("LPLLP", {}, energies=[3.0, 2.0, 1.0]) for name in names}
-    contents = made_up(np.arange(2 * n) % n, np.arange(2 * n) % n, classes=names, times=times)
-    report = replace(contents.report, ids=tuple(names))
-    contents = replace(contents, report=report, runs=runs, names=np.repeat(names, 2))
-    with opened(browser, write_contents(contents, folder / "numbers.html")) as found:
+    data = made_up(np.arange(2 * n) % n, np.arange(2 * n) % n, classes=names, times=times)
+    report = replace(data.report, ids=tuple(names))
+    data = replace(data, report=report, runs=runs, names=np.repeat(names, 2))
+    with opened(browser, write_page(data, folder / "numbers.html")) as found:
         page = found.page
         assert texts(page, "#participant option") == texts(page, "#classes label") == list(names)
         assert texts(page, "#bag-table tbody th") == list(names)
@@ -754,20 +754,20 @@ def test_arrow_keys_step_through_segments(week, look):
     tab_to(look, "#timeline")
     expected = segments_of(week, "p1")
     first = sorted(expected)[0]
-    told = []
+    detail = []
     for key in ("Home", *["ArrowRight"] * (len(expected[first]) - 1)):
         look.keyboard.press(key)
-        told += texts(look, "#timeline-detail")
-    assert [text.split(", ")[0] for text in told] == [one[0] for one in expected[first]]
+        detail += texts(look, "#timeline-detail")
+    assert [text.split(", ")[0] for text in detail] == [one[0] for one in expected[first]]
     until(look, "document.querySelectorAll('#timeline .hovertext').length === 1")
     look.keyboard.press("ArrowLeft")
-    assert texts(look, "#timeline-detail") == told[-2:-1]
+    assert texts(look, "#timeline-detail") == detail[-2:-1]
     look.keyboard.press("Home")
-    assert texts(look, "#timeline-detail") == told[:1]
+    assert texts(look, "#timeline-detail") == detail[:1]
     look.keyboard.press("ArrowDown")
     assert f", Tue {sorted(expected)[1]}, 00:00 to" in texts(look, "#timeline-detail")[0]
     look.keyboard.press("ArrowUp")
-    assert texts(look, "#timeline-detail") == told[:1]
+    assert texts(look, "#timeline-detail") == detail[:1]
     look.keyboard.press("End")
     last = sorted(expected)[13]
     label, start, end, _ = expected[last][-1]
@@ -777,14 +777,14 @@ def test_arrow_keys_step_through_segments(week, look):
 
 def test_arrow_keys_step_through_rows_of_the_map(look):
     tab_to(look, "#map-plot")
-    told = []
+    detail = []
     for key in ("Home", "ArrowRight", "End", "Home"):
         look.keyboard.press(key)
-        told += texts(look, "#map-detail")
-    assert len(set(told)) == 3
-    assert told[0] == told[3]
+        detail += texts(look, "#map-detail")
+    assert len(set(detail)) == 3
+    assert detail[0] == detail[3]
     look.keyboard.press("ArrowRight")
-    assert texts(look, "#map-detail") == told[1:2]
+    assert texts(look, "#map-detail") == detail[1:2]
 
 
 def test_enter_finds_a_row(week, look):
@@ -892,14 +892,14 @@ def contrast(one, other):
 
 
 def test_classes_differ_by_more_than_color(look):
-    looks_of = look.evaluate(
+    styles_of = look.evaluate(
         """() => {
             const of = (id, take) => document.getElementById(id)._fullData
                 .filter((one) => one.meta >= 0).map((one) => [one.meta, take(one.marker)]);
             return [of("timeline", (m) => m.pattern.shape), of("map-plot", (m) => m.symbol)];
         }"""
     )
-    for shapes in looks_of:
+    for shapes in styles_of:
         assert len(shapes) == 8
         assert len({shape for _, shape in shapes}) == 8
     drawn = look.eval_on_selector_all("#classes path", "all => all.map((o) => o.getAttribute('d'))")
@@ -913,7 +913,7 @@ def test_classes_differ_by_more_than_color(look):
 
 
 def test_96_classes_differ_by_color_and_pattern():
-    found = looks(96)
+    found = class_styles(96)
     assert len({(look.color, look.pattern) for look in found}) == 96
     assert len({(look.color, look.symbol) for look in found}) == 96
     assert (
@@ -1034,8 +1034,8 @@ def test_a_page_without_times_and_map_says_so(browser, folder):
 
 def test_a_page_of_one_row_and_one_class(browser, folder):
     times = Times(np.array([0]), np.array([60 * SECOND]))
-    contents = made_up([0], [0], classes=("only",), times=times)
-    with opened(browser, write_contents(contents, folder / "one.html")) as found:
+    data = made_up([0], [0], classes=("only",), times=times)
+    with opened(browser, write_page(data, folder / "one.html")) as found:
         page = found.page
         assert n_bars(page) == 1
         page.focus("#timeline")
@@ -1066,14 +1066,14 @@ def large():
     sizes = 1 + 7 * np.arange(1200) % 12
     codes = np.repeat(np.arange(1200), sizes)
     seconds = np.arange(len(codes)) * SECOND
-    contents = made_up(np.arange(len(codes)) % 2, codes, times=Times(seconds, seconds + SECOND))
-    for given in (contents.report.lower, contents.report.upper):
+    data = made_up(np.arange(len(codes)) % 2, codes, times=Times(seconds, seconds + SECOND))
+    for given in (data.report.lower, data.report.upper):
         given[200:] += 5.0
-    return contents
+    return data
 
 
 def test_of_many_bags_the_farthest_off_are_listed_and_a_crowded_day_is_cut(browser, folder):
-    with opened(browser, write_contents(large(), folder / "large.html")) as found:
+    with opened(browser, write_page(large(), folder / "large.html")) as found:
         page = found.page
         listed = "Of 1,200 bags, the 1,000 farthest off their totals are listed."
         assert listed in page.inner_text("#bags")
@@ -1095,12 +1095,12 @@ def test_of_many_bags_the_farthest_off_are_listed_and_a_crowded_day_is_cut(brows
 def test_bags_that_last_beyond_a_day_go_on_in_the_next(browser, folder):
     hours = np.arange(48) * 3600 * SECOND
     times = Times(hours, hours + 3600 * SECOND)
-    whole = write_contents(made_up([0] * 48, [0] * 48, times=times), folder / "whole.html")
+    whole = write_page(made_up([0] * 48, [0] * 48, times=times), folder / "whole.html")
     with opened(browser, whole) as found:
         assert texts(found.page, "#totals .annotation-text") == ["the bag above goes on"]
         assert found.page.locator("#totals .barlayer .point path").count() == 2
     noons = np.repeat([0, 1, 2], [12, 24, 12])
-    torn = write_contents(made_up([0] * 48, noons, times=times), folder / "torn.html")
+    torn = write_page(made_up([0] * 48, noons, times=times), folder / "torn.html")
     with opened(browser, torn) as found:
         page = found.page
         assert page.locator("#days.several").count() == 1
@@ -1114,21 +1114,21 @@ def test_plots_of_a_diary_speak_of_entries(browser, folder):
     hours = np.arange(48) * 3600 * SECOND
     times = Times(hours, hours + 3600 * SECOND)
     near = np.arange(48)[:, None] - 1
-    plan = RowsMap(np.arange(48), np.eye(2)[np.arange(48) % 2], near, np.ones((48, 1)), "by hand")
+    plan = RowMap(np.arange(48), np.eye(2)[np.arange(48) % 2], near, np.ones((48, 1)), "by hand")
     for k, bags in enumerate(([0] * 48, np.repeat([0, 1, 2], [12, 24, 12]))):
-        contents = made_up([0] * 48, bags, times=times, maps={"": plan}, bag_word="entry")
+        data = made_up([0] * 48, bags, times=times, maps={"": plan}, bag_word="entry")
         path = folder / f"entries-{k}.html"
-        report = replace(contents.report, ids=("x", "y", "z")[: len(set(bags))])
-        contents = replace(contents, report=report)
-        with opened(browser, write_contents(contents, path)) as found:
+        report = replace(data.report, ids=("x", "y", "z")[: len(set(bags))])
+        data = replace(data, report=report)
+        with opened(browser, write_page(data, path)) as found:
             page = found.page
             page.focus("#map-plot")
             page.keyboard.press("End")
             hover = page.evaluate("[...plots.values()].flat().flatMap((it) => it.hovertext || [])")
-            told = [*texts(page, "main"), *hover]
-            assert "of entry " in told[0]
+            detail = [*texts(page, "main"), *hover]
+            assert "of entry " in detail[0]
             assert any("entry x" in text for text in hover)
-            assert not [text for text in told if re.search(r"\bbag", text, re.IGNORECASE)]
+            assert not [text for text in detail if re.search(r"\bbag", text, re.IGNORECASE)]
 
 
 def test_the_chosen_bar_has_a_frame(days):

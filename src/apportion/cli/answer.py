@@ -21,8 +21,8 @@ from apportion.cli.console import CommandLineError, on_stdout
 from apportion.cli.options import OutputOptions
 from apportion.exceptions import OutputError, counted, name_some
 from apportion.labeling.rows import Answer, places_among
-from apportion.plotting._timeline_data import SECOND, Times, episodes_of
-from apportion.plotting._timestamps import iso_of
+from apportion.plotting._segments import episodes_of
+from apportion.plotting._window_times import SECOND, Times, iso_of
 
 
 def refuse_inputs(path: Path, inputs: Iterable[Path | None]) -> None:

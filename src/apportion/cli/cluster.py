@@ -23,7 +23,7 @@ from apportion.cli.console import (
 from apportion.cli.inputs import feature_notes, when_notes
 from apportion.cli.show import show_bags
 from apportion.exceptions import counted, message_of
-from apportion.plotting._glossary import Explanations
+from apportion.report._glossary import Explanations
 from apportion.supervision.totals_table import Unit, read_totals
 
 

@@ -14,7 +14,7 @@ from apportion.cli.inputs import read_inputs
 from apportion.cli.options import KnownOptions, with_groups
 from apportion.cli.summary import as_json
 from apportion.exceptions import name_some
-from apportion.plotting._glossary import Explanations
+from apportion.report._glossary import Explanations
 from apportion.supervision.diagnosis import Diagnosis
 from apportion.supervision.diagnosis import diagnose as diagnosis_of
 

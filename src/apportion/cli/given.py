@@ -18,7 +18,7 @@ from apportion._io.values import values_of
 from apportion._utils.typing import AnyArray, BoolArray, IntArray
 from apportion.cli.known import given_labels, require_column
 from apportion.exceptions import DiaryError, FileError, counted, name_some
-from apportion.plotting._timeline_data import Times
+from apportion.plotting._window_times import Times
 from apportion.supervision.diary.column_roles import ColumnTable, located_rows
 from apportion.supervision.diary.instants import Instants, read_times
 from apportion.supervision.diary.recording import holds_marks, marks_of

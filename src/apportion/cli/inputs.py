@@ -27,8 +27,7 @@ from apportion.cli.known import (
 from apportion.cli.options import FeatureOptions, KnownOptions
 from apportion.exceptions import FileError, InputError, counted, name_some
 from apportion.labeling.rows import Supervision
-from apportion.plotting._timeline_data import Times
-from apportion.plotting._timestamps import times_from
+from apportion.plotting._window_times import Times, times_from
 from apportion.supervision.diary.column_roles import WINDOW_ROLES, ColumnTable
 from apportion.supervision.totals import Totals, sorted_classes
 

@@ -18,8 +18,7 @@ from apportion.cli.console import CommandLineError, in_options
 from apportion.cli.options import KnownOptions
 from apportion.exceptions import FileError, SupervisionError, compared, counted, name_some
 from apportion.labeling.rows import Supervision
-from apportion.plotting._timeline_data import Times
-from apportion.plotting._timestamps import times_of_diary
+from apportion.plotting._window_times import Times, times_of_diary
 from apportion.supervision.diary import UNKNOWN, DiaryBags, DiaryRules, diary_bags
 from apportion.supervision.diary.column_roles import DIARY_ROLES, WINDOW_ROLES
 from apportion.supervision.totals_table import TotalsTable, read_totals

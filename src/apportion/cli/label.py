@@ -55,8 +55,8 @@ from apportion.cli.summary import as_json, summary_of, with_summary
 from apportion.exceptions import FileError, GivenLabelError, SupervisionError, counted, name_some
 from apportion.labeling.rows import Answer, Labeled, kept_and_uncertain, label_rows
 from apportion.persistence import contains_rows, save_model
-from apportion.plotting._glossary import Explanations
 from apportion.report import page_bytes
+from apportion.report._glossary import Explanations
 
 _OFTEN = 0.05
 """Columns that are missing in a larger share of the rows than this are named."""

@@ -10,7 +10,7 @@ from apportion.cli.options import MethodOptions
 from apportion.estimators import LPLLP, InvCal, MeanMap
 from apportion.graphs import KNNGraph
 from apportion.report import Run
-from apportion.report.contents import run_of
+from apportion.report._report_data import run_of
 
 _PRIORS = {"meanmap": MeanMap, "invcal": InvCal}
 

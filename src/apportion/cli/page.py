@@ -18,9 +18,9 @@ from apportion.cli.inputs import Inputs, times_of
 from apportion.cli.method import run_in_options
 from apportion.exceptions import OutputError
 from apportion.labeling.rows import Answer, Labeled
-from apportion.plotting._row_map import RowsMap
-from apportion.report import Contents, Run, require_tools
-from apportion.report.contents import maps_of, name_of
+from apportion.report import ReportData, Run, require_tools
+from apportion.report._report_data import maps_of, name_of
+from apportion.report._row_map import RowMap
 from apportion.supervision.diagnosis import Diagnosis
 
 _ENDINGS = (".html", ".htm")
@@ -48,10 +48,9 @@ def contents_of_fit(
     command: str,
     files: Iterable[Path | None],
     notes: Sequence[str],
-) -> Contents:
+) -> ReportData:
     """Return what there is to tell of rows that were just labeled."""
-    models = {group: (model, found.rows[group]) for group, model in found.models.items()}
-    maps, no_map = maps_of(models)
+    maps, no_map = maps_of(found.rows, lambda group: found.models[group].graph_)
     return contents_of(
         found,
         found.report,
@@ -75,17 +74,17 @@ def contents_of(
     runs: Mapping[str, Run],
     inputs: Inputs,
     *,
-    maps: Mapping[str, RowsMap],
+    maps: Mapping[str, RowMap],
     no_map: str,
     ids: str | None,
     title: str,
     command: str,
     files: Iterable[Path | None],
     notes: Sequence[str],
-) -> Contents:
+) -> ReportData:
     """Return what there is to tell of labeled rows."""
     times, _, why = times_of(inputs.table, inputs.times, inputs.roles)
-    return Contents(
+    return ReportData(
         title=title or f"Labels of {inputs.path.name}",
         answer=answer,
         bag_word=inputs.bag_word,

@@ -33,11 +33,11 @@ from apportion.cli.options import FeatureOptions, KnownOptions, with_groups
 from apportion.cli.page import command_line, contents_of, require_page
 from apportion.cli.summary import read_summary, summary_in
 from apportion.exceptions import FileError, SupervisionError, counted, name_some
-from apportion.graphs import choose_graph
+from apportion.graphs import Graph, choose_graph
 from apportion.labeling.rows import Answer, Judged, judge, places_among
-from apportion.plotting._row_map import RowsMap, map_of_graph
-from apportion.report import write_contents
-from apportion.report.contents import MOST_MAPS, maps_left_out, name_of, rows_a_map
+from apportion.report import write_page
+from apportion.report._report_data import maps_of, name_of
+from apportion.report._row_map import RowMap
 
 _ROUNDING = 1e-6
 
@@ -133,7 +133,7 @@ def report(
             files=(*known.files(readings), labels),
             notes=list(dict.fromkeys([*inputs.notes, *features.notes, *run.notes])),
         )
-        write_contents(page, output, force=force)
+        write_page(page, output, force=force)
     more = saved.num_rows - len(answer.labels)
     if more > 0:
         print_notes(
@@ -329,14 +329,13 @@ def _require_same(
             )
 
 
-def _maps(inputs: Inputs, features: Features, judged: Judged) -> tuple[dict[str, RowsMap], str]:
+def _maps(inputs: Inputs, features: Features, judged: Judged) -> tuple[dict[str, RowMap], str]:
     """Return maps of the rows, on graphs like those that labels are found on."""
     report_progress("reading features")
     X = features.recipe.encode(inputs.table, inputs.place).rows
-    groups = list(judged.rows.items())
-    shown = groups[:MOST_MAPS]
-    maps = {}
-    for group, rows in shown:
-        graph, _ = choose_graph(len(rows), X.shape[1])
-        maps[name_of(group)] = map_of_graph(graph.fit(X[rows]), rows_a_map(len(shown))).among(rows)
-    return maps, maps_left_out(len(groups))
+
+    def graph_of(group: Any) -> Graph:
+        rows = judged.rows[group]
+        return choose_graph(len(rows), X.shape[1])[0].fit(X[rows])
+
+    return maps_of(judged.rows, graph_of)

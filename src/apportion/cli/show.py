@@ -13,7 +13,7 @@ from apportion.bag_report import BagReport
 from apportion.cli.console import console, printable
 from apportion.exceptions import counted, plural
 from apportion.labeling.rows import REASONS, Labeled, places_among, reasons_of
-from apportion.plotting._glossary import Explanations
+from apportion.report._glossary import Explanations
 
 _MOST_BAGS = 12
 

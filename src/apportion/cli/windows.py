@@ -16,8 +16,7 @@ from apportion._utils.progress import report_progress
 from apportion.cli.answer import TimeColumn, refuse_inputs, write_answer
 from apportion.cli.console import print_notes, stages, with_exit_codes
 from apportion.cli.options import OutputOptions
-from apportion.plotting._timeline_data import SECOND
-from apportion.plotting._timestamps import carries_dates
+from apportion.plotting._window_times import SECOND, carries_dates
 from apportion.supervision.diary import EventWindows, windows_of_events
 from apportion.supervision.diary.column_roles import EVENT_ROLES
 

@@ -1,8 +1,8 @@
-"""Plots of fitted models, in scikit-learn's style; they need matplotlib: `apportion[plot]`."""
+"""Displays of fitted models, in scikit-learn's style; they need matplotlib: `apportion[plot]`."""
 
-from apportion.plotting.bag_report import BagReportDisplay
-from apportion.plotting.energy import EnergyDisplay
-from apportion.plotting.soft_labels import SoftLabelsDisplay
-from apportion.plotting.timeline import TimelineDisplay
+from apportion.plotting._bag_report_display import BagReportDisplay
+from apportion.plotting._energy_display import EnergyDisplay
+from apportion.plotting._soft_labels_display import SoftLabelsDisplay
+from apportion.plotting._timeline_display import TimelineDisplay
 
 __all__ = ["BagReportDisplay", "EnergyDisplay", "SoftLabelsDisplay", "TimelineDisplay"]

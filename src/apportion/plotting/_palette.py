@@ -1,56 +1,35 @@
-"""How classes look: colors that color-blind people tell apart, each with a pattern and a mark.
+"""The style of each class: a color that color-blind people can tell apart, a pattern, a marker.
 
-The first eight colors are those of Okabe and Ito but for black, the others are Tol's. Patterns and
-marks say the same as colors, so that nothing is lost in grayscale.
+Patterns and markers differ as the colors do, so that nothing is lost in grayscale.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-_COLORS = (
-    "#0072B2",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#D55E00",
-    "#F0E442",
-    "#CC79A7",
-    "#7F7F7F",
-    "#44AA99",
-    "#332288",
-    "#882255",
-    "#999933",
-)
+# Okabe and Ito (2008), without black, and four of Paul Tol's qualitative schemes.
+_OKABE_ITO = ("#0072B2", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#F0E442", "#CC79A7")
+_TOL = ("#44AA99", "#332288", "#882255", "#999933")
+_COLORS = (*_OKABE_ITO, "#7F7F7F", *_TOL)
 _PATTERNS = ("", "/", ".", "x", "-", "\\", "|", "+")
-_HATCHES = ("", "//", "..", "xx", "--", "\\\\", "||", "++")
-_SYMBOLS = (
-    "circle",
-    "square",
-    "diamond",
-    "cross",
-    "x",
-    "triangle-up",
-    "triangle-down",
-    "star",
-)
-_MARKERS = ("o", "s", "D", "P", "X", "^", "v", "*")
+_SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-up", "triangle-down", "star"]
+_MARKERS = "osDPX^v*"
 
 NO_LABEL = "#FFFFFF"
-"""The color of rows that have no label."""
+"""The color of rows without a label."""
 
 
-class Look(NamedTuple):
-    """How a class looks.
+class ClassStyle(NamedTuple):
+    """The style of a class.
 
     Attributes
     ----------
     color : str
         As `#RRGGBB`.
     pattern, symbol : str
-        Plotly's names of a bar's pattern and a point's symbol.
+        Plotly's names of the pattern of a bar and the symbol of a point.
     hatch, marker : str
-        matplotlib's names of the same.
+        Matplotlib's names of the same.
     """
 
     color: str
@@ -60,25 +39,30 @@ class Look(NamedTuple):
     marker: str
 
 
-def looks(n_classes: int) -> list[Look]:
-    """Return how each of so many classes looks; up to 96 of them differ.
+def class_styles(n_classes: int) -> list[ClassStyle]:
+    """Return one style per class; up to 96 of them differ.
+
+    Parameters
+    ----------
+    n_classes : int
+        The number of classes.
+
+    Returns
+    -------
+    list of ClassStyle
 
     Examples
     --------
-    >>> first, second = looks(2)
+    >>> first, second = class_styles(2)
     >>> first.color, first.hatch, second.color, second.hatch
     ('#0072B2', '', '#E69F00', '//')
     """
-    found = []
-    for h in range(n_classes):
-        shape = (h + h // len(_COLORS)) % len(_PATTERNS)
-        found.append(
-            Look(
-                _COLORS[h % len(_COLORS)],
-                _PATTERNS[shape],
-                _SYMBOLS[shape],
-                _HATCHES[shape],
-                _MARKERS[shape],
-            )
+    # There are 12 colors and 8 shapes. The shape moves on by one more each time the colors start
+    # again, so that a pair of color and shape returns only after 12 * 8 classes.
+    shapes = [(h + h // len(_COLORS)) % len(_PATTERNS) for h in range(n_classes)]
+    return [
+        ClassStyle(
+            _COLORS[h % len(_COLORS)], _PATTERNS[k], _SYMBOLS[k], 2 * _PATTERNS[k], _MARKERS[k]
         )
-    return found
+        for h, k in enumerate(shapes)
+    ]

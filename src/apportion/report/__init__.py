@@ -1,7 +1,7 @@
-"""One self-contained HTML page: the labels, the days and the reasons."""
+"""One HTML page with the labels, the days, the totals and the reasons."""
 
-from apportion.report.contents import Contents, Run
-from apportion.report.page import require_tools
-from apportion.report.write import page_bytes, write_contents, write_report
+from apportion.report._page import require_tools
+from apportion.report._report_data import ReportData, Run
+from apportion.report._write import page_bytes, write_page, write_report
 
-__all__ = ["Contents", "Run", "page_bytes", "require_tools", "write_contents", "write_report"]
+__all__ = ["ReportData", "Run", "page_bytes", "require_tools", "write_page", "write_report"]

@@ -1,8 +1,8 @@
-// Given against assigned rows, one mark per bag and class, and tables that can be sorted.
+// Given against assigned rows, with one marker per bag and class, and sortable tables.
 
 const MOST_MARKS = 5000;
 
-function startBags() {
+function initBags() {
   const bags = report.bags;
   if (!element("bag-plot")) return;
   const n = Math.min(bags.names.length, Math.floor(MOST_MARKS / classes.length));
@@ -10,21 +10,21 @@ function startBags() {
   const traces = [
     { type: "scatter", mode: "lines", x: [0, most], y: [0, most], line: { color: "#8a8a8a", width: 1 }, hoverinfo: "skip" },
   ];
-  classes.forEach((look, place) => {
+  classes.forEach((style, label) => {
     const trace = {
-      type: "scatter", mode: "markers", meta: place, hoverinfo: "text", x: [], y: [], hovertext: [],
-      error_x: { type: "data", symmetric: false, array: [], arrayminus: [], thickness: 0.8, width: 2, color: look.color },
-      marker: { symbol: look.symbol, size: 8, color: look.color, line: { color: "#1a1a1a", width: 0.6 }, opacity: 0.85 },
+      type: "scatter", mode: "markers", meta: label, hoverinfo: "text", x: [], y: [], hovertext: [],
+      error_x: { type: "data", symmetric: false, array: [], arrayminus: [], thickness: 0.8, width: 2, color: style.color },
+      marker: { symbol: style.symbol, size: 8, color: style.color, line: { color: "#1a1a1a", width: 0.6 }, opacity: 0.85 },
     };
     for (let k = 0; k < n; k++) {
-      const [low, high] = [bags.lower[k][place], bags.upper[k][place] ?? bags.rows[k]];
-      const given = Math.min(Math.max(bags.assigned[k][place], low), high);
+      const [low, high] = [bags.lower[k][label], bags.upper[k][label] ?? bags.rows[k]];
+      const given = Math.min(Math.max(bags.assigned[k][label], low), high);
       trace.x.push(given);
-      trace.y.push(bags.assigned[k][place]);
+      trace.y.push(bags.assigned[k][label]);
       trace.error_x.array.push(high - given);
       trace.error_x.arrayminus.push(given - low);
       const span = high - low < 0.01 ? `${low}` : `${low} to ${high}`;
-      trace.hovertext.push(plain(`${shortened(bags.names[k], MOST_SIGNS)}, ${shortened(look.name, MOST_SIGNS)}: given ${span}, assigned ${bags.assigned[k][place]}`));
+      trace.hovertext.push(escaped(`${shortened(bags.names[k], LONGEST_NAME)}, ${shortened(style.name, LONGEST_NAME)}: given ${span}, assigned ${bags.assigned[k][label]}`));
     }
     traces.push(trace);
   });
@@ -40,7 +40,7 @@ function startBags() {
   }
 }
 
-function startTables() {
+function initTables() {
   for (const table of document.querySelectorAll("table.sortable")) {
     table.querySelectorAll("thead button").forEach((button, column) => {
       button.addEventListener("click", () => sortTable(table, column));

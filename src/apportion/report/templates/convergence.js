@@ -1,19 +1,19 @@
-// The energy of each run above the lowest that it reached.
+// The energy of each run above its minimum.
 
-function startConvergence() {
+function initConvergence() {
   const box = element("energy-plot");
   if (!report.runs.length) {
     box?.remove();
     return;
   }
   const dashes = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
-  const traces = report.runs.map((run, place) => {
+  const traces = report.runs.map((run, index) => {
     const lowest = Math.min(...run.energies.map((pair) => pair[1]));
     const above = run.energies.filter((pair) => pair[1] > lowest);
     return {
-      type: "scatter", mode: "lines", name: plain(shortened(run.name || "energy", 30)),
+      type: "scatter", mode: "lines", name: escaped(shortened(run.name || "energy", 30)),
       x: above.map((pair) => pair[0]), y: above.map((pair) => pair[1] - lowest),
-      line: { color: "#1a1a1a", width: 1.5, dash: dashes[place % dashes.length] },
+      line: { color: "#1a1a1a", width: 1.5, dash: dashes[index % dashes.length] },
     };
   });
   draw("energy-plot", traces, {

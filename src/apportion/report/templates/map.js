@@ -1,18 +1,18 @@
-// The map of rows, and for each row the neighbors that made its label.
+// The map of the rows, and for each row its most similar rows.
 
 const atlas = { map: 0, items: [], chosen: -1 };
 
-function startMap() {
+function initMap() {
   if (!report.maps.length) return;
   const select = element("map-choice");
-  report.maps.forEach((one, place) => select.append(make("option", { value: place }, one.name || "all rows")));
+  report.maps.forEach((one, index) => select.append(make("option", { value: index }, one.name || "all rows")));
   select.addEventListener("change", () => chooseMap(Number(select.value)));
   element("map-plot").addEventListener("keydown", (event) => {
-    const items = atlas.items.filter((item) => !hidden.has(item.place));
-    const place = items.length ? stepped(event.key, items.indexOf(atlas.items[atlas.chosen]), items.length) : null;
-    if (place === null) return;
+    const items = atlas.items.filter((item) => !hidden.has(item.label));
+    const index = items.length ? nextIndex(event.key, items.indexOf(atlas.items[atlas.chosen]), items.length) : null;
+    if (index === null) return;
     event.preventDefault();
-    chooseRow(items[place]);
+    chooseRow(items[index]);
   });
   element("find-row").addEventListener("click", findRow);
   element("row-name").addEventListener("keydown", (event) => {
@@ -22,28 +22,28 @@ function startMap() {
   element("map-plot").on("plotly_hover", (event) => {
     const at = event.points[0].customdata;
     atlas.chosen = atlas.items.findIndex((item) => item.at === at);
-    tellRow(at);
+    showRow(at);
   });
 }
 
-function chooseMap(place) {
-  atlas.map = place;
+function chooseMap(index) {
+  atlas.map = index;
   atlas.items = [];
   atlas.chosen = -1;
-  const shown = report.maps[place];
+  const shown = report.maps[index];
   const traces = [];
   for (let label = -1; label < classes.length; label++) {
-    const look = label < 0 ? { color: "#ffffff", symbol: "circle-open" } : classes[label];
+    const style = label < 0 ? { color: "#ffffff", symbol: "circle-open" } : classes[label];
     const rows = shown.label.map((_, at) => at).filter((at) => shown.label[at] === label);
     if (!rows.length) continue;
-    rows.forEach((at, point) => atlas.items.push({ at, place: label, curve: traces.length, point }));
+    rows.forEach((at, point) => atlas.items.push({ at, label, curve: traces.length, point }));
     traces.push({
       type: "scatter", mode: "markers", meta: label, hoverinfo: "text",
       x: rows.map((at) => shown.x[at]),
       y: rows.map((at) => shown.y[at]),
       customdata: rows,
-      hovertext: rows.map((at) => hoverWords(shown, at)),
-      marker: { symbol: look.symbol, color: look.color, size: 7, line: { color: "#1a1a1a", width: 0.5 }, opacity: 0.85 },
+      hovertext: rows.map((at) => hoverText(shown, at)),
+      marker: { symbol: style.symbol, color: style.color, size: 7, line: { color: "#1a1a1a", width: 0.5 }, opacity: 0.85 },
     });
   }
   draw("map-plot", traces, {
@@ -55,19 +55,19 @@ function chooseMap(place) {
   const total = classes.reduce((sum, one) => sum + one.rows, 0);
   const drawn = shown.x.length.toLocaleString("en");
   element("map-how").textContent =
-    (report.maps.length > 1 ? `Map of ${shown.name} (${place + 1} of ${report.maps.length}). ` : "") +
+    (report.maps.length > 1 ? `Map of ${shown.name} (${index + 1} of ${report.maps.length}). ` : "") +
     `Places: ${shown.how}. ${drawn} rows are drawn` +
     (report.maps.length === 1 && shown.x.length < total ? `, of ${total.toLocaleString("en")} labeled ones, chosen by a hash of their features.` : ".");
-  tellNothing("map-detail", "No row is chosen.");
+  clearDetail("map-detail", "No row is chosen.");
 }
 
-function hoverWords(shown, at) {
+function hoverText(shown, at) {
   const lines = [`row ${shown.row[at]}: ${className(shown.label[at])} (${ownShare(shown, at)})`];
   if (shown.bag[at] !== null) lines.push(`${report.words.bag} ${shown.bag[at]}`);
   neighborsOf(shown, at).forEach((one) => {
-    lines.push(`${one.share} ${one.label}, row ${one.row}${one.bag === null ? "" : `, ${report.words.bag} ${one.bag}`}`);
+    lines.push(`${one.share} ${one.name}, row ${one.row}${one.bag === null ? "" : `, ${report.words.bag} ${one.bag}`}`);
   });
-  return lines.map((line) => plain(shortened(line, 80))).join("<br>");
+  return lines.map((line) => escaped(shortened(line, 80))).join("<br>");
 }
 
 function ownShare(shown, at) {
@@ -76,26 +76,26 @@ function ownShare(shown, at) {
 
 function neighborsOf(shown, at) {
   return shown.near[at]
-    .map((row, j) => ({ row, place: shown.nearLabel[at][j], bag: shown.nearBag[at][j], share: share(shown.nearShare[at][j]) }))
-    .filter((one) => one.place > -2)
-    .map((one) => ({ ...one, label: className(one.place) }));
+    .map((row, j) => ({ row, label: shown.nearLabel[at][j], bag: shown.nearBag[at][j], share: share(shown.nearShare[at][j]) }))
+    .filter((one) => one.label > -2)
+    .map((one) => ({ ...one, name: className(one.label) }));
 }
 
-function tellRow(at) {
+function showRow(at) {
   const shown = report.maps[atlas.map];
   const masses = shown.masses[at]
-    .map((percent, place) => [percent, classes[place].name])
+    .map((percent, label) => [percent, classes[label].name])
     .filter(([percent]) => percent >= 5)
     .sort((a, b) => b[0] - a[0])
     .map(([percent, name]) => `${name} ${share(percent)}`);
   const bag = shown.bag[at] === null ? `in no ${report.words.bag}` : `of ${report.words.bag} ${shown.bag[at]}`;
   const near = neighborsOf(shown, at);
-  const agree = near.filter((one) => one.place === shown.label[at]).length;
+  const agree = near.filter((one) => one.label === shown.label[at]).length;
   const body = make("tbody", {}, ...near.map((one) =>
-    make("tr", {}, make("td", { class: "words" }, String(one.row)), make("td", { class: "words" }, one.label),
+    make("tr", {}, make("td", { class: "words" }, String(one.row)), make("td", { class: "words" }, one.name),
       make("td", { class: "words" }, one.bag ?? "–"), make("td", {}, one.share))));
-  const head = make("thead", {}, make("tr", {}, ...["Similar row", "Label", capitalized(report.words.bag), "Similarity"].map((text, place) =>
-    make("th", { scope: "col", class: place < 3 ? "words" : "number" }, text))));
+  const head = make("thead", {}, make("tr", {}, ...["Similar row", "Label", capitalized(report.words.bag), "Similarity"].map((text, index) =>
+    make("th", { scope: "col", class: index < 3 ? "words" : "number" }, text))));
   const reason = shown.reason[at] ? ` Reason codes: ${shown.reason[at].replaceAll(";", ", ")}.` : "";
   element("map-detail").replaceChildren(
     make("p", {}, make("strong", {}, `Row ${shown.row[at]}: ${className(shown.label[at])}`), `, ${bag}. Soft label: ${masses.join(", ") || "–"}. `,
@@ -107,7 +107,7 @@ function tellRow(at) {
 function chooseRow(item) {
   atlas.chosen = atlas.items.indexOf(item);
   Plotly.Fx.hover("map-plot", [{ curveNumber: item.curve, pointNumber: item.point }]);
-  tellRow(item.at);
+  showRow(item.at);
 }
 
 function findRow() {

@@ -1,20 +1,20 @@
-// The page: the filter of classes, all parts in turn, and how it is printed.
+// The page: the filter of classes, the order of drawing, and printing.
 
 const PRINTED_WIDTH = 960;
 const PRINTED_HEIGHT = 560;
-const PRINTED_PART = 0.7; // of the height on the screen
+const PRINTED_SCALE = 0.7; // of the height on the screen
 
-function startFilter() {
+function initFilter() {
   const box = element("classes");
-  classes.forEach((look, place) => {
+  classes.forEach((style, label) => {
     const check = make("input", { type: "checkbox", checked: "" });
     check.addEventListener("change", () => {
-      if (check.checked) hidden.delete(place);
-      else hidden.add(place);
+      if (check.checked) hidden.delete(label);
+      else hidden.add(label);
       showClasses();
     });
-    const name = make("span", { title: `${look.name}, ${look.rows.toLocaleString("en")} rows` }, look.name);
-    box.append(make("label", {}, check, swatch(place), name));
+    const name = make("span", { title: `${style.name}, ${style.rows.toLocaleString("en")} rows` }, style.name);
+    box.append(make("label", {}, check, swatch(label), name));
   });
 }
 
@@ -24,25 +24,25 @@ function resizeForPaper(printing) {
     const beside = box.closest(".beside") && !box.closest(".several");
     const part = !beside ? 1 : id === "totals" ? 2 / 7 : id === "map-plot" ? 2 / 3 : 5 / 7;
     const onScreen = Number(box.dataset.height);
-    const height = printing ? Math.min(PRINTED_PART * onScreen, PRINTED_HEIGHT) : onScreen;
+    const height = printing ? Math.min(PRINTED_SCALE * onScreen, PRINTED_HEIGHT) : onScreen;
     const width = printing ? Math.floor(part * PRINTED_WIDTH) - (beside ? 8 : 0) : undefined;
     box.style.height = `${height}px`;
     Plotly.relayout(box, { width, height, autosize: !printing });
   }
 }
 
-// What is seen first is drawn first; between the others, the page answers.
-function drawInTurn(parts) {
-  if (!parts.length) {
+// Draw from top to bottom; between two sections, the page reacts to input.
+function drawInOrder(sections) {
+  if (!sections.length) {
     document.documentElement.dataset.ready = "true";
     return;
   }
-  parts[0]();
-  setTimeout(drawInTurn, 0, parts.slice(1));
+  sections[0]();
+  setTimeout(drawInOrder, 0, sections.slice(1));
 }
 
-startFilter();
-startTables();
+initFilter();
+initTables();
 window.addEventListener("beforeprint", () => resizeForPaper(true));
 window.addEventListener("afterprint", () => resizeForPaper(false));
-drawInTurn([...(report.timeline ? [startDays] : []), startBags, startMap, startConvergence]);
+drawInOrder([...(report.timeline ? [initDays] : []), initBags, initMap, initConvergence]);

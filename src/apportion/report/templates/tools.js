@@ -1,9 +1,9 @@
 "use strict";
-// What every part of the page uses: the data, elements, words, plots, and which classes are shown.
+// Shared by all sections of the page: data, elements, formatting, plots, and the hidden classes.
 
 const report = JSON.parse(document.getElementById("data").textContent);
 const classes = report.classes;
-const MOST_SIGNS = 60; // of a name in a hover text
+const LONGEST_NAME = 60; // characters of a name in a hover text
 const hidden = new Set();
 const plots = new Map();
 
@@ -11,7 +11,7 @@ function element(id) {
   return document.getElementById(id);
 }
 
-// An element with attributes and children; texts stay texts.
+// Create an element with attributes and children; strings become text nodes.
 function make(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -19,8 +19,8 @@ function make(tag, attributes, ...children) {
   return made;
 }
 
-// A text as Plotly shows it, which would take it for HTML.
-function plain(text) {
+// Escape a text for Plotly, which would read it as HTML.
+function escaped(text) {
   return String(text)
     .replace(/[\u0000-\u001f]+/g, " ")
     .replace(/&/g, "&amp;")
@@ -33,8 +33,8 @@ function capitalized(text) {
 }
 
 function shortened(text, most) {
-  const signs = [...String(text)];
-  return signs.length > most ? signs.slice(0, most - 1).join("") + "…" : String(text);
+  const characters = [...String(text)];
+  return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : String(text);
 }
 
 function lowest(numbers) {
@@ -45,44 +45,44 @@ function highest(numbers) {
   return numbers.reduce((a, b) => Math.max(a, b), -Infinity);
 }
 
-function two(number) {
+function twoDigits(number) {
   return String(number).padStart(2, "0");
 }
 
-// What a clock shows so many seconds after midnight.
+// The clock time at a number of seconds after midnight.
 function clock(seconds) {
   const whole = Math.floor(seconds);
-  const time = `${two(Math.floor(whole / 3600) % 24)}:${two(Math.floor(whole / 60) % 60)}`;
+  const time = `${twoDigits(Math.floor(whole / 3600) % 24)}:${twoDigits(Math.floor(whole / 60) % 60)}`;
   const rest = seconds - 60 * Math.floor(seconds / 60);
   if (rest === 0) return time;
-  return `${time}:${Number.isInteger(rest) ? two(rest) : rest.toFixed(3).padStart(6, "0")}`;
+  return `${time}:${Number.isInteger(rest) ? twoDigits(rest) : rest.toFixed(3).padStart(6, "0")}`;
 }
 
-// So many seconds after midnight, for an axis of times. A number would not do: Plotly takes 10 to 99 and
-// 1000 to 9999 for years, and all others for milliseconds of the browser's time zone.
-function moment(seconds) {
+// Seconds after midnight as a value on a time axis. It must be text: Plotly reads the numbers 10 to 99 and
+// 1000 to 9999 as years, and all others as milliseconds in the browser's time zone.
+function axisTime(seconds) {
   return new Date(Math.round(1000 * seconds)).toISOString();
 }
 
-function lasting(seconds) {
+function duration(seconds) {
   if (seconds < 120) return `${+seconds.toFixed(3)} s`;
   if (seconds < 7200) return `${+(seconds / 60).toFixed(1)} min`;
-  return `${Math.floor(seconds / 3600)} h ${two(Math.round((seconds % 3600) / 60) % 60)} min`;
+  return `${Math.floor(seconds / 3600)} h ${twoDigits(Math.round((seconds % 3600) / 60) % 60)} min`;
 }
 
 function share(percent) {
   return percent === null ? "–" : (percent / 100).toFixed(2);
 }
 
-function className(place) {
-  return place < 0 ? "no label" : classes[place].name;
+function className(label) {
+  return label < 0 ? "no label" : classes[label].name;
 }
 
 function axisTitle(text) {
   return { text, font: { size: 13 } };
 }
 
-const layoutOfAll = {
+const commonLayout = {
   font: { family: "system-ui, sans-serif", size: 13, color: "#1a1a1a" },
   paper_bgcolor: "#fff",
   plot_bgcolor: "#fff",
@@ -91,7 +91,7 @@ const layoutOfAll = {
   showlegend: false,
   dragmode: "pan",
 };
-const configOfAll = {
+const commonConfig = {
   displaylogo: false,
   showSendToCloud: false,
   plotlyServerURL: "",
@@ -101,18 +101,18 @@ const configOfAll = {
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
 };
 
-// Draw traces; those with a `meta` belong to the class at that place and go when it is hidden. An axis counts
-// unless it says otherwise: Plotly would guess from the data.
+// Draw traces. `meta` is the class of a trace, which disappears when the class is hidden. Axes are linear by
+// default, because Plotly would guess their type from the data.
 function draw(id, traces, layout) {
   for (const trace of traces) {
     if (typeof trace.meta === "number") trace.visible = !hidden.has(trace.meta);
   }
   plots.set(id, traces);
-  // When the width changes, Plotly asks the box how high it is.
+  // When the width changes, Plotly reads the height of the box.
   element(id).dataset.height = layout.height;
   element(id).style.height = `${layout.height}px`;
   const [xaxis, yaxis] = [layout.xaxis, layout.yaxis].map((axis) => ({ type: "linear", ...axis }));
-  return Plotly.react(id, traces, { ...layoutOfAll, ...layout, xaxis, yaxis }, configOfAll);
+  return Plotly.react(id, traces, { ...commonLayout, ...layout, xaxis, yaxis }, commonConfig);
 }
 
 function showClasses() {
@@ -121,53 +121,53 @@ function showClasses() {
   }
 }
 
-// A box of details before anything is chosen; nothing of that is printed.
-function tellNothing(id, words) {
+// Empty a box of details; the text in it is not printed.
+function clearDetail(id, words) {
   element(id).replaceChildren(make("p", { class: "screen" }, words));
 }
 
-// How a class fills a bar.
-function fill(place) {
-  if (place < 0) return { color: "#ffffff", line: { color: "#8a8a8a", width: 1 } };
-  const look = classes[place];
+// The fill of the bars of a class.
+function fill(label) {
+  if (label < 0) return { color: "#ffffff", line: { color: "#8a8a8a", width: 1 } };
+  const style = classes[label];
   return {
-    color: look.color,
+    color: style.color,
     line: { color: "#ffffff", width: 0.3 },
-    pattern: { shape: look.pattern, fgcolor: "#000000", fgopacity: 0.55, size: 6, solidity: 0.2, fillmode: "overlay" },
+    pattern: { shape: style.pattern, fgcolor: "#000000", fgopacity: 0.55, size: 6, solidity: 0.2, fillmode: "overlay" },
   };
 }
 
-// A small picture of a class's fill.
-function swatch(place) {
+// A small picture of the fill of a class.
+function swatch(label) {
   const box = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const [width, height] = [26, 14];
   for (const [name, value] of Object.entries({ width, height, class: "swatch", "aria-hidden": "true" })) {
     box.setAttribute(name, value);
   }
-  const look = classes[place];
+  const style = classes[label];
   const drawn = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  box.style.background = look.color;
+  box.style.background = style.color;
   const lines = [];
   for (let at = -12; at < width + 12; at += 6) {
-    if (look.pattern === "/" || look.pattern === "x") lines.push(`M${at},14l14,-14`);
-    if (look.pattern === "\\" || look.pattern === "x") lines.push(`M${at},0l14,14`);
-    if (look.pattern === "|" || look.pattern === "+") lines.push(`M${at + 3},0v14`);
-    if (look.pattern === ".") lines.push(`M${at + 2},4h2M${at + 2},10h2`);
+    if (style.pattern === "/" || style.pattern === "x") lines.push(`M${at},14l14,-14`);
+    if (style.pattern === "\\" || style.pattern === "x") lines.push(`M${at},0l14,14`);
+    if (style.pattern === "|" || style.pattern === "+") lines.push(`M${at + 3},0v14`);
+    if (style.pattern === ".") lines.push(`M${at + 2},4h2M${at + 2},10h2`);
   }
-  if (look.pattern === "-" || look.pattern === "+") lines.push("M0,4h26M0,10h26");
+  if (style.pattern === "-" || style.pattern === "+") lines.push("M0,4h26M0,10h26");
   drawn.setAttribute("d", lines.join(""));
   drawn.setAttribute("stroke", "#000000");
   drawn.setAttribute("stroke-opacity", "0.6");
-  drawn.setAttribute("stroke-width", look.pattern === "." ? "2" : "1.2");
+  drawn.setAttribute("stroke-width", style.pattern === "." ? "2" : "1.2");
   box.append(drawn);
   return box;
 }
 
-// Choose the item that a key asks for: one on or back, the first or the last.
-function stepped(key, place, n) {
+// The index after a key press: next, previous, first or last; null for other keys.
+function nextIndex(key, index, n) {
   if (key === "Home") return 0;
   if (key === "End") return n - 1;
-  if (key === "ArrowRight") return Math.min(place + 1, n - 1);
-  if (key === "ArrowLeft") return Math.max(place - 1, 0);
+  if (key === "ArrowRight") return Math.min(index + 1, n - 1);
+  if (key === "ArrowLeft") return Math.max(index - 1, 0);
   return null;
 }

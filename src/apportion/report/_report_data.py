@@ -1,10 +1,9 @@
-"""What a report tells, before it is a page."""
+"""The data of a report, before it becomes a page."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +13,11 @@ from apportion._utils.typing import AnyArray, IntArray
 from apportion.bag_report import BagReport
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
-from apportion.exceptions import counted
+from apportion.exceptions import counted, plural
+from apportion.graphs import Graph
 from apportion.labeling.rows import Answer, joined_codes, places_among, reasons_of
-from apportion.plotting._row_map import MOST_ROWS, RowsMap, map_of_graph
-from apportion.plotting._timeline_data import Times
+from apportion.plotting._window_times import Times
+from apportion.report._row_map import MOST_ROWS, RowMap, map_of_graph
 from apportion.supervision.diagnosis import Diagnosis
 
 MOST_MAPS = 6
@@ -31,23 +31,23 @@ class Run:
     Attributes
     ----------
     method : str
-        The estimator's name.
+        The name of the estimator.
     settings : dict of str to str
         Its parameters, as Python writes them.
     graph : str
-        Which graph it lives on, and why; empty where there is none.
+        Its graph, and why it was chosen; empty if there is none.
     status : str
-        How the run ended; empty where the method has no such thing.
+        The status of the solver at the end; empty if the method has none.
     success : bool
-        Whether it ended where it was asked to end.
+        Whether the run ended as requested.
     n_iter : int or None
-        Iterations.
+        The number of iterations.
     energies : list of float
         The energy at the start and after every iteration.
     stationarity, residual : float or None
-        How far from a minimum, and from the totals, it ended.
+        The distance from a minimum, and from the totals, at the end.
     unique : bool or None
-        Whether the totals admit one answer only; None where that was not asked.
+        Whether the solution is unique; None if this was not examined.
     """
 
     method: str
@@ -63,37 +63,37 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Contents:
-    """All that a report tells.
+class ReportData:
+    """All that a report shows.
 
     Attributes
     ----------
     title : str
-        Its heading.
+        The heading.
     answer : Answer
-        Labels, masses, confidence and reasons of the rows.
+        Labels, masses, confidence and reason codes of the rows.
     bag_codes : ndarray of shape (n_samples,)
-        Each row's bag, as a position in `report.ids`; -1 = in none.
+        The bag of each row, as a position in `report.ids`; -1 = in none.
     report : BagReport
-        Given against assigned.
+        Given and assigned totals.
     diagnoses : dict of str to Diagnosis
-        What the bags tell apart, by group; one group has an empty name.
+        What the totals tell apart, by group; a single group has an empty name.
     runs : dict of str to Run
         How the models were fitted, by group.
     times : Times or None
         When the rows were recorded.
-    maps : dict of str to RowsMap
+    maps : dict of str to RowMap
         Maps of the rows, by group.
     names : ndarray of shape (n_samples,), or None
         Names of the rows; by default their numbers.
     no_map : str
-        Why there is no map, or not of everybody.
+        Why there is no map, or not one of every group.
     command : str
         The command that was run.
     facts : dict of str to str
-        More to repeat the run by: files, versions.
+        Files and versions that are needed to repeat the run.
     rules, notes : tuple of str
-        Rules that were used; what was found and decided.
+        The rules that were used, and remarks on the input and the run.
     bag_word : {"bag", "entry"}
         What the bags are called: those of a diary are its entries.
     """
@@ -105,7 +105,7 @@ class Contents:
     diagnoses: Mapping[str, Diagnosis]
     runs: Mapping[str, Run]
     times: Times | None = None
-    maps: Mapping[str, RowsMap] = field(default_factory=dict)
+    maps: Mapping[str, RowMap] = field(default_factory=dict)
     names: AnyArray | None = None
     no_map: str = ""
     command: str = ""
@@ -120,42 +120,44 @@ class Contents:
         return len(self.answer.labels)
 
     @property
-    def places(self) -> IntArray:
-        """Each row's label, as a position among the classes; -1 where there is none."""
+    def bag_plural(self) -> str:
+        """What several bags are called."""
+        return plural(self.bag_word)
+
+    @cached_property
+    def label_codes(self) -> IntArray:
+        """The label of each row as a position among the classes; -1 = none."""
         return places_among(self.answer.labels, self.answer.classes)
 
     @cached_property
     def reasons(self) -> dict[str, int]:
-        """How many rows have each reason code."""
+        """The number of rows with each reason code."""
         return reasons_of(self.answer)
 
     @property
     def common_reasons(self) -> list[str]:
-        """The reason codes that all rows have, and that say nothing about a single one."""
+        """The reason codes of all rows, which distinguish none of them."""
         return [code for code, count in self.reasons.items() if count == self.n_samples]
 
 
 def run_of(model: BagClassifier) -> Run:
     """Return how a model was fitted."""
-    settings = {name: _shown(value) for name, value in model.get_params(deep=False).items()}
-    graph = getattr(model, "graph_choice_", "")
+    settings = {name: repr(value) for name, value in model.get_params(deep=False).items()}
     n_iter = getattr(model, "n_iter_", None)
+    run = Run(
+        type(model).__name__,
+        {name: t if len(t) <= 200 else f"{t[:200]} …" for name, t in settings.items()},
+        getattr(model, "graph_choice_", ""),
+        n_iter=None if n_iter is None else int(n_iter),
+    )
     solution = getattr(model, "solution_", None)
     if solution is None:
-        return Run(
-            type(model).__name__,
-            settings,
-            graph,
-            n_iter=int(n_iter) if isinstance(n_iter, int | np.integer) else None,
-        )
-    return Run(
-        method=type(model).__name__,
-        settings=settings,
-        graph=graph,
+        return run
+    return replace(
+        run,
         status=solution.status.value,
         success=solution.success,
-        n_iter=int(solution.n_iter),
-        energies=[float(one) for one in solution.energies if math.isfinite(one)],
+        energies=[float(energy) for energy in solution.energies if np.isfinite(energy)],
         stationarity=float(solution.stationarity),
         residual=float(solution.residual),
         unique=solution.unique,
@@ -163,52 +165,48 @@ def run_of(model: BagClassifier) -> Run:
 
 
 def answer_of(model: BagClassifier) -> Answer:
-    """Return a fitted model's labels, and as much of their reasons as it keeps."""
+    """Return the labels of a fitted model, and the reason codes that it knows of."""
     labels, masses = model.transduction_, model.label_distributions_
-    place = places_among(labels, model.classes_)
-    isolated = np.zeros(len(labels), dtype=bool)
-    if isinstance(model, GraphClassifier):
-        isolated[model.graph_.weak_rows()] = True
+    rows = np.arange(len(labels))
+    weak: Any = model.graph_.weak_rows() if isinstance(model, GraphClassifier) else ()
     reasons = joined_codes(
-        {"tie": model.tied_, "isolated": isolated, "unbagged": model.bag_codes_ < 0}
+        {"tie": model.tied_, "isolated": np.isin(rows, weak), "unbagged": model.bag_codes_ < 0}
     )
-    confidence = masses[np.arange(len(labels)), place]
+    confidence = masses[rows, places_among(labels, model.classes_)]
     return Answer(model.classes_, labels.astype(object), masses, confidence, reasons)
 
 
-def maps_of(models: Mapping[Any, tuple[BagClassifier, IntArray]]) -> tuple[dict[str, RowsMap], str]:
-    """Return maps of the rows of some models, and what is left out.
+def maps_of(
+    groups: Mapping[Any, IntArray], graph_of: Callable[[Any], Graph]
+) -> tuple[dict[str, RowMap], str]:
+    """Return maps of the first groups, and a sentence on those that are left out.
 
     Parameters
     ----------
-    models : mapping of group to pair
-        Fitted models on graphs, and which rows each was fitted on.
+    groups : mapping of group to ndarray
+        The rows of each group.
+    graph_of : callable
+        Returns the fitted graph of a group.
+
+    Returns
+    -------
+    maps : dict of str to RowMap
+        The maps, by the name of the group.
+    left_out : str
+        How many groups have no map, in words; empty if all have one.
     """
-    shown = list(models.items())[:MOST_MAPS]
-    maps = {
-        name_of(group): map_of_graph(model.graph_, rows_a_map(len(shown))).among(rows)
-        for group, (model, rows) in shown
-        if isinstance(model, GraphClassifier)
-    }
-    return maps, maps_left_out(len(models))
+    drawn = list(groups)[:MOST_MAPS]
+    most = rows_per_map(len(drawn))
+    maps = {name_of(g): map_of_graph(graph_of(g), groups[g], most) for g in drawn}
+    n_left = len(groups) - len(drawn)
+    return maps, f"Maps of {counted(n_left, 'more group')} are left out." if n_left else ""
 
 
-def rows_a_map(n_maps: int) -> int:
-    """Return how many rows each of so many maps shows."""
+def rows_per_map(n_maps: int) -> int:
+    """Return how many rows each of several maps shows."""
     return max(MOST_ROWS // max(n_maps, 1), _FEWEST_ROWS)
 
 
-def maps_left_out(n_groups: int) -> str:
-    """Return how many groups have no map, in words."""
-    left = n_groups - MOST_MAPS
-    return f"Maps of {counted(left, 'more group')} are left out." if left > 0 else ""
-
-
 def name_of(group: Any) -> str:
-    """Return a group's name, empty where there is one group only."""
+    """Return the name of a group, empty if there is only one group."""
     return "" if group is None else str(group)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]} …"

@@ -1,4 +1,4 @@
-"""How the energy fell."""
+"""The energy during the iterations."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ import numpy as np
 from apportion._core.descent import Status
 from apportion._utils.typing import FloatArray
 from apportion.exceptions import counted
-from apportion.plotting._palette import looks
-from apportion.plotting.drawing import axes_for, fitted, tidy
+from apportion.plotting._drawing import Display, fitted
+from apportion.plotting._palette import class_styles
 
-_FEW = 60
-"""Up to so many points are marked."""
+_MOST_MARKERS = 60
+"""Up to this number of points have a marker."""
 
 
-class EnergyDisplay:
-    """The energy minus the lowest energy, against the iteration.
+class EnergyDisplay(Display):
+    """Plot of the energy above its minimum against the iteration.
 
-    The lowest point has no place on the logarithmic scale.
-
-    Create it by `from_estimator`.
+    The minimum itself is not shown, because the scale is logarithmic. It is recommended to use
+    `from_estimator` to create the display.
 
     Parameters
     ----------
-    energies : array of shape (n_iter + 1,)
+    energies : ndarray of shape (n_iter + 1,)
         The energy at the start and after every iteration.
     status : Status
-        How the run ended.
+        The status of the solver at the end.
 
     Attributes
     ----------
     line_ : Line2D
         The line.
     ax_ : Axes
-        The axes drawn on.
+        The axes with the plot.
     figure_ : Figure
-        The figure they belong to.
+        The figure that contains the axes.
 
     Examples
     --------
@@ -53,8 +52,6 @@ class EnergyDisplay:
     """
 
     line_: Any
-    ax_: Any
-    figure_: Any
 
     def __init__(self, energies: FloatArray, status: Status) -> None:
         self.energies = energies
@@ -62,14 +59,14 @@ class EnergyDisplay:
 
     @classmethod
     def from_estimator(cls, model: Any, *, ax: Any = None) -> Self:
-        """Plot how the energy of a fitted model fell.
+        """Plot the energy of a fitted model.
 
         Parameters
         ----------
         model : LPLLP
-            A fitted LPLLP; a pipeline or a search that ends in one.
+            A fitted LPLLP, or a pipeline or search that ends in one.
         ax : Axes, optional
-            Where to draw; by default on a new figure.
+            The axes to draw on; by default those of a new figure.
 
         Returns
         -------
@@ -84,24 +81,22 @@ class EnergyDisplay:
         Parameters
         ----------
         ax : Axes, optional
-            Where to draw; by default on a new figure.
+            The axes to draw on; by default those of a new figure.
 
         Returns
         -------
         EnergyDisplay
             This display.
         """
-        self.ax_ = axes_for(ax, 7.0, 4.0)
-        self.figure_ = self.ax_.figure
+        self._set_axes(ax, 7.0, 4.0, grid="both")
         energies = np.asarray(self.energies, dtype=np.float64)
         above = energies - energies.min()
         iteration = np.flatnonzero(above > 0)
-        marked = len(iteration) <= _FEW
         (self.line_,) = self.ax_.plot(
             iteration,
             above[iteration],
-            color=looks(1)[0].color,
-            marker="o" if marked else "",
+            color=class_styles(1)[0].color,
+            marker="o" if len(iteration) <= _MOST_MARKERS else "",
             markersize=3.5,
             linewidth=1.3,
         )
@@ -109,22 +104,9 @@ class EnergyDisplay:
             self.ax_.set_yscale("log")
         self.ax_.set_xlim(-0.02 * len(energies), 1.02 * max(len(energies) - 1, 1))
         self.ax_.xaxis.get_major_locator().set_params(integer=True)
-        tidy(self.ax_)
-        self.ax_.grid(color="#DDDDDD", linewidth=0.6)
-        self.ax_.set_axisbelow(True)
         self.ax_.set_xlabel("iteration", fontsize=9)
         self.ax_.set_ylabel("energy above the lowest", fontsize=9)
-        words = f"{_in_few_words(self.status)} after {counted(len(energies) - 1, 'iteration')}"
-        self.ax_.set_title(words, fontsize=10, loc="left")
+        outcome = self.status.value.partition(":")[0]  # what to do about it follows the colon
+        title = f"{outcome} after {counted(len(energies) - 1, 'iteration')}"
+        self.ax_.set_title(title, fontsize=10, loc="left")
         return self
-
-
-def _in_few_words(status: Status) -> str:
-    """Return how a run ended, without what to do about it.
-
-    Examples
-    --------
-    >>> _in_few_words(Status.CONVERGED), _in_few_words(Status.STALLED)
-    ('converged', 'not converged')
-    """
-    return status.value.partition(":")[0]

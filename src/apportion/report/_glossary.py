@@ -1,4 +1,4 @@
-"""The words of the method in plain English, one clause each: for the report and the console."""
+"""The terms of the method in plain English, for the report and the console."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import re
 
 
 def glossary(bag: str = "bag") -> dict[str, str]:
-    """Return what the words mean that an analyst may not know.
+    """Return the terms that an analyst may not know, with their meanings.
 
     Parameters
     ----------
     bag : {"bag", "entry"}, default="bag"
-        What a group of rows with known totals is called: a diary's groups are its entries.
+        What a group of rows with known totals is called; the groups of a diary are its entries.
+
+    Returns
+    -------
+    dict of str to str
+        One clause per term.
 
     Examples
     --------
@@ -39,7 +44,7 @@ def glossary(bag: str = "bag") -> dict[str, str]:
 
 
 class Explanations:
-    """Explains every word of the method where it is first used, and only there.
+    """Explain every term where it is first used, and only there.
 
     Parameters
     ----------
@@ -58,16 +63,16 @@ class Explanations:
         self._left = glossary(bag)
 
     def __call__(self, term: str) -> str:
-        """Return a clause in parentheses, or nothing where the word was explained before."""
+        """Return the meaning in parentheses, or nothing if the term was explained before."""
         clause = self._left.pop(term, None)
         return f" ({clause})" if clause else ""
 
     def used_in(self, text: str) -> list[tuple[str, str]]:
-        """Return the words of a text that were not explained before, and what they mean."""
-        used = set(re.findall(r"\w+", text))
-        terms = [term for term in self._left if used.issuperset(term.split())]
+        """Return the terms of a text that were not explained before, with their meanings."""
+        words = set(re.findall(r"\w+", text))
+        terms = [term for term in self._left if words.issuperset(term.split())]
         return [(term, self._left.pop(term)) for term in terms]
 
     def lines(self, *terms: str) -> list[str]:
-        """Return what these words mean that were not explained before, one line each."""
+        """Return the meanings of terms that were not explained before, one line per term."""
         return [f"{term}: {self._left.pop(term)}" for term in terms if term in self._left]

@@ -1,4 +1,4 @@
-"""Soft labels, row by row."""
+"""The soft label of every row."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ import numpy as np
 
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.exceptions import InputError, counted
-from apportion.plotting._palette import looks
-from apportion.plotting.drawing import add_legend, axes_for, fitted_labels, paint, shown, tidy
+from apportion.plotting._drawing import Display, class_fills, fitted_labels
 
 _MOST_COLUMNS = 400
 
 
-class SoftLabelsDisplay:
-    """The mass of every class in every row.
+class SoftLabelsDisplay(Display):
+    """Plot of the mass of every class in every row.
 
-    Rows are sorted by label, then by confidence. The mass of a row's label lies at the bottom, so
-    that its height is the label's confidence. Of more rows than fit, neighbors with the same label
-    are averaged.
-
-    Create it by `from_estimator`.
+    Rows are sorted by label, then by confidence. The mass of a row's own label is at the bottom,
+    so that its height is the confidence of the label. If there are too many rows, adjacent rows
+    with the same label are averaged. It is recommended to use `from_estimator` to create the
+    display.
 
     Parameters
     ----------
-    distributions : array of shape (n_samples, n_classes)
+    distributions : ndarray of shape (n_samples, n_classes)
         Soft labels.
-    labels : array of shape (n_samples,)
+    labels : ndarray of shape (n_samples,)
         Labels, as positions of classes.
     classes : array-like of shape (n_classes,)
         The names of the classes.
@@ -36,17 +34,17 @@ class SoftLabelsDisplay:
     Attributes
     ----------
     edges_ : ndarray of shape (n_columns + 1,)
-        Where the columns of the picture begin and end, counted in sorted rows.
+        The edges of the columns of the plot, in numbers of sorted rows.
     masses_ : ndarray of shape (n_columns, n_classes)
-        The mean masses of each column's rows.
+        The mean masses of the rows of each column.
     areas_ : list of PolyCollection
         The area of each class.
     legend_ : Legend
         The legend.
     ax_ : Axes
-        The axes drawn on.
+        The axes with the plot.
     figure_ : Figure
-        The figure they belong to.
+        The figure that contains the axes.
 
     Examples
     --------
@@ -65,9 +63,6 @@ class SoftLabelsDisplay:
     edges_: IntArray
     masses_: FloatArray
     areas_: list[Any]
-    legend_: Any
-    ax_: Any
-    figure_: Any
 
     def __init__(
         self, distributions: FloatArray, labels: IntArray, classes: Sequence[Any] | AnyArray
@@ -80,12 +75,12 @@ class SoftLabelsDisplay:
     def from_estimator(
         cls, model: Any, *, most_columns: int = _MOST_COLUMNS, ax: Any = None
     ) -> Self:
-        """Plot the soft labels of a fitted model's rows.
+        """Plot the soft labels of the rows of a fitted model.
 
         Parameters
         ----------
         model : estimator
-            A fitted estimator; a pipeline or a search that ends in one.
+            A fitted estimator, or a pipeline or search that ends in one.
         most_columns, ax
             As in `plot`.
 
@@ -93,8 +88,8 @@ class SoftLabelsDisplay:
         -------
         SoftLabelsDisplay
         """
-        classes, labels, F = fitted_labels(model)
-        return cls(F, labels, classes).plot(ax, most_columns=most_columns)
+        classes, codes, distributions = fitted_labels(model)
+        return cls(distributions, codes, classes).plot(ax, most_columns=most_columns)
 
     def plot(self, ax: Any = None, *, most_columns: int = _MOST_COLUMNS) -> Self:
         """Draw the masses.
@@ -102,9 +97,9 @@ class SoftLabelsDisplay:
         Parameters
         ----------
         ax : Axes, optional
-            Where to draw; by default on a new figure.
+            The axes to draw on; by default those of a new figure.
         most_columns : int, default=400
-            Of more rows than this, neighbors are averaged.
+            If there are more rows than this, adjacent rows are averaged.
 
         Returns
         -------
@@ -117,59 +112,51 @@ class SoftLabelsDisplay:
                 "the soft labels",
                 f"{counted(n, 'row')} of {counted(c, 'mass')}, {counted(len(self.labels), 'label')}"
                 f" and {counted(len(self.classes), 'class')}",
-                "a label for each row, and a class for each mass",
+                "one label per row, and one class per mass",
                 "pass those of one model",
             )
-        together = max(1, -(-n // most_columns))
-        own = self._average(together)
-        self.ax_ = axes_for(ax, 9.0, 4.0)
-        self.figure_ = self.ax_.figure
-        tops = _stacked(self.masses_, own)
+        n_averaged = max(1, -(-n // most_columns))
+        label = self._average(n_averaged)
+        self._set_axes(ax, 9.0, 4.0)
+        tops = _stacked(self.masses_, label)
+        fills = class_fills(c)
+        # The last step is repeated, because there is one edge more than there are columns.
+        last = np.minimum(np.arange(len(label) + 1), len(label) - 1)
         self.areas_ = [
             self.ax_.fill_between(
-                self.edges_,
-                _to_the_end(tops[:, h] - self.masses_[:, h]),
-                _to_the_end(tops[:, h]),
-                step="post",
-                **paint(look),
+                self.edges_, (tops - self.masses_)[last, h], tops[last, h], step="post", **fill
             )
-            for h, look in enumerate(looks(c))
+            for h, fill in enumerate(fills)
         ]
-        borders = self.edges_[1:-1][np.diff(own) != 0]
+        borders = self.edges_[1:-1][np.diff(label) != 0]
         self.ax_.vlines(borders, 0.0, 1.0, color="white", linewidth=2.0)
         self.ax_.set(xlim=(0, n), ylim=(0.0, 1.0))
-        tidy(self.ax_)
-        words = "rows, sorted by label, then by confidence"
-        if together > 1:
-            words += f" (means of up to {together:,} neighbors)"
-        self.ax_.set_xlabel(words, fontsize=9)
+        xlabel = "rows, sorted by label, then by confidence"
+        if n_averaged > 1:
+            xlabel += f" (means of up to {n_averaged:,} neighbors)"
+        self.ax_.set_xlabel(xlabel, fontsize=9)
         self.ax_.set_ylabel("mass, the row's label at the bottom", fontsize=9)
-        names = [shown(name) for name in self.classes]
-        self.legend_ = add_legend(self.ax_, names, [paint(look) for look in looks(c)])
+        self._add_legend(self.classes, fills)
         return self
 
-    def _average(self, together: int) -> IntArray:
-        """Keep the means of so many neighbors of one label; return the label of each column."""
+    def _average(self, n_averaged: int) -> IntArray:
+        """Store means over adjacent rows with one label, and return the label of each column."""
         n = len(self.labels)
         confidence = self.distributions[np.arange(n), self.labels]
         order = np.lexsort([-confidence, self.labels])
         sorted_labels = self.labels[order]
         within = np.arange(n) - np.searchsorted(sorted_labels, sorted_labels)
-        first = np.flatnonzero(within % together == 0)
+        first = np.flatnonzero(within % n_averaged == 0)
         self.edges_ = np.append(first, n)
         sums = np.add.reduceat(self.distributions[order], first, axis=0)
         self.masses_ = sums / np.diff(self.edges_)[:, None]
         return np.asarray(sorted_labels[first])
 
 
-def _stacked(masses: FloatArray, own: IntArray) -> FloatArray:
-    """Return where each class's mass ends, stacked upon those before it, the label's own first."""
-    order = np.argsort(np.arange(masses.shape[1]) != own[:, None], axis=1, kind="stable")
+def _stacked(masses: FloatArray, label: IntArray) -> FloatArray:
+    """Return the upper end of the mass of each class, stacked with the own label at the bottom."""
+    order = np.argsort(np.arange(masses.shape[1]) != label[:, None], axis=1, kind="stable")
     heights = np.cumsum(np.take_along_axis(masses, order, axis=1), axis=1)
     tops = np.empty_like(heights)
     np.put_along_axis(tops, order, heights, axis=1)
     return tops
-
-
-def _to_the_end(steps: FloatArray) -> FloatArray:
-    return np.append(steps, steps[-1])
