@@ -112,12 +112,12 @@ def print_out(text: str) -> None:
 
 
 def print_notes(notes: Iterable[str], quiet: bool, title: str = "") -> None:
-    """Say what was found, one thing a line."""
-    lines = [] if quiet else list(notes)
+    """Print notes on stderr, one per line, with the options in place of parameters."""
+    lines = [] if quiet else [printable(in_options(note)) for note in notes]
     if title and lines:
         console.print(title)
     for line in lines:
-        console.print(f"  {printable(line)}" if title else printable(line))
+        console.print(f"  {line}" if title else line)
 
 
 @contextmanager

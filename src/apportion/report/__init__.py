@@ -1,6 +1,7 @@
 """One self-contained HTML page: the labels, the days and the reasons."""
 
-from apportion.report.contents import Contents, Run
+from apportion.labeling.summary import Run
+from apportion.report.contents import Contents
 from apportion.report.page import require_tools
 from apportion.report.write import page_bytes, write_contents, write_report
 

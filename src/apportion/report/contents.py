@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,51 +14,14 @@ from apportion.bag_report import BagReport
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import counted
-from apportion.labeling.rows import Answer, joined_codes, places_among, reasons_of
+from apportion.labeling.rows import RowLabels, joined_codes, places_among, reasons_of
+from apportion.labeling.summary import Run
 from apportion.plotting._row_map import MOST_ROWS, RowsMap, map_of_graph
 from apportion.plotting._timeline_data import Times
 from apportion.supervision.diagnosis import Diagnosis
 
 MOST_MAPS = 6
 _FEWEST_ROWS = 300
-
-
-@dataclass(frozen=True)
-class Run:
-    """How a model was fitted.
-
-    Attributes
-    ----------
-    method : str
-        The estimator's name.
-    settings : dict of str to str
-        Its parameters, as Python writes them.
-    graph : str
-        Which graph it lives on, and why; empty where there is none.
-    status : str
-        How the run ended; empty where the method has no such thing.
-    success : bool
-        Whether it ended where it was asked to end.
-    n_iter : int or None
-        Iterations.
-    energies : list of float
-        The energy at the start and after every iteration.
-    stationarity, residual : float or None
-        How far from a minimum, and from the totals, it ended.
-    unique : bool or None
-        Whether the totals admit one answer only; None where that was not asked.
-    """
-
-    method: str
-    settings: dict[str, str]
-    graph: str = ""
-    status: str = ""
-    success: bool = True
-    n_iter: int | None = None
-    energies: list[float] = field(default_factory=list)
-    stationarity: float | None = None
-    residual: float | None = None
-    unique: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +32,7 @@ class Contents:
     ----------
     title : str
         Its heading.
-    answer : Answer
+    answer : RowLabels
         Labels, masses, confidence and reasons of the rows.
     bag_codes : ndarray of shape (n_samples,)
         Each row's bag, as a position in `report.ids`; -1 = in none.
@@ -99,7 +61,7 @@ class Contents:
     """
 
     title: str
-    answer: Answer
+    answer: RowLabels
     bag_codes: IntArray
     report: BagReport
     diagnoses: Mapping[str, Diagnosis]
@@ -135,34 +97,7 @@ class Contents:
         return [code for code, count in self.reasons.items() if count == self.n_samples]
 
 
-def run_of(model: BagClassifier) -> Run:
-    """Return how a model was fitted."""
-    settings = {name: _shown(value) for name, value in model.get_params(deep=False).items()}
-    graph = getattr(model, "graph_choice_", "")
-    n_iter = getattr(model, "n_iter_", None)
-    solution = getattr(model, "solution_", None)
-    if solution is None:
-        return Run(
-            type(model).__name__,
-            settings,
-            graph,
-            n_iter=int(n_iter) if isinstance(n_iter, int | np.integer) else None,
-        )
-    return Run(
-        method=type(model).__name__,
-        settings=settings,
-        graph=graph,
-        status=solution.status.value,
-        success=solution.success,
-        n_iter=int(solution.n_iter),
-        energies=[float(one) for one in solution.energies if math.isfinite(one)],
-        stationarity=float(solution.stationarity),
-        residual=float(solution.residual),
-        unique=solution.unique,
-    )
-
-
-def answer_of(model: BagClassifier) -> Answer:
+def answer_of(model: BagClassifier) -> RowLabels:
     """Return a fitted model's labels, and as much of their reasons as it keeps."""
     labels, masses = model.transduction_, model.label_distributions_
     place = places_among(labels, model.classes_)
@@ -173,7 +108,7 @@ def answer_of(model: BagClassifier) -> Answer:
         {"tie": model.tied_, "isolated": isolated, "unbagged": model.bag_codes_ < 0}
     )
     confidence = masses[np.arange(len(labels)), place]
-    return Answer(model.classes_, labels.astype(object), masses, confidence, reasons)
+    return RowLabels(model.classes_, labels.astype(object), masses, confidence, reasons)
 
 
 def maps_of(models: Mapping[Any, tuple[BagClassifier, IntArray]]) -> tuple[dict[str, RowsMap], str]:
@@ -207,8 +142,3 @@ def maps_left_out(n_groups: int) -> str:
 def name_of(group: Any) -> str:
     """Return a group's name, empty where there is one group only."""
     return "" if group is None else str(group)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]} …"

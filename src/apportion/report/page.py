@@ -14,8 +14,9 @@ import numpy as np
 
 from apportion.exceptions import counted, plural
 from apportion.labeling.rows import REASONS
+from apportion.labeling.summary import Run
 from apportion.plotting._glossary import Explanations
-from apportion.report.contents import Contents, Run
+from apportion.report.contents import Contents
 from apportion.report.document import document_of, shown_bags, window_hours
 from apportion.report.verdict import verdict_on
 from apportion.supervision.diagnosis import Diagnosis

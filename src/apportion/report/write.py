@@ -16,9 +16,10 @@ from apportion._io.write import replacing, require_writable
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import SupervisionError, name_some
+from apportion.labeling.summary import fitted_run
 from apportion.plotting._row_map import RowsMap, map_of_features
 from apportion.plotting._timestamps import times_from
-from apportion.report.contents import Contents, answer_of, maps_of, run_of
+from apportion.report.contents import Contents, answer_of, maps_of
 from apportion.report.page import page_of, require_tools
 
 _PACKAGES = ("apportion", "numpy", "scipy", "scikit-learn", "faiss-cpu", "plotly")
@@ -116,7 +117,7 @@ def write_report(
         bag_codes=model.bag_codes_,
         report=model.bag_report_,
         diagnoses={"": model.diagnosis_} if hasattr(model, "diagnosis_") else {},
-        runs={"": run_of(model)},
+        runs={"": fitted_run(model)},
         times=None if start is None else times_from(start, end, window, participants),
         maps=maps,
         no_map=no_map,
