@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.labeling.row_times import row_times
+from apportion.labeling.supervised import row_times
 from command_line import (
     KNOWN,
     cells_of,

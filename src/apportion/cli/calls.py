@@ -6,7 +6,8 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,13 @@ from apportion._io.write import Outputs, require_writable
 from apportion.cli.console import OPTIONS, CommandLineError, in_options, on_stdout
 from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, OutputOptions
 from apportion.estimators import LPLLP, InvCal, MeanMap
-from apportion.exceptions import OutputError, counted, name_some
+from apportion.exceptions import InputError, OutputError, counted, name_some
 from apportion.graphs import KNNGraph
 from apportion.labeling.features import TableFeatures, learn_features
 from apportion.labeling.summary import with_summary
 from apportion.labeling.supervised import SupervisedTable
 from apportion.labeling.supervision import check_sources, supervised_table
-from apportion.labeling.table import PredictedTable
+from apportion.labeling.table import LabeledTable, PredictedTable
 from apportion.report import require_tools
 from apportion.supervision.diary import DiaryRules
 from apportion.supervision.diary.columns import ROLES
@@ -36,12 +37,21 @@ _DIARY = (
 _PRIORS = {"meanmap": MeanMap, "invcal": InvCal}
 
 
-def read_supervised(known: KnownOptions, id: str | None = None) -> SupervisedTable:
-    """Read rows and what is known of them, as options say."""
+@contextmanager
+def about_options() -> Iterator[None]:
+    """Let errors about parameters be errors about options."""
     try:
-        check_sources(known.bags, known.proportions, known.diary)
+        yield
+    except InputError:
+        raise
     except ValueError as error:
         raise CommandLineError(in_options(error.args[0])) from None
+
+
+def read_supervised(known: KnownOptions, id: str | None = None) -> SupervisedTable:
+    """Read rows and what is known of them, as options say."""
+    with about_options():
+        check_sources(known.bags, known.proportions, known.diary)
     options: dict[str, Any] = {"unit": known.unit}
     if known.diary is not None:
         options = {name: getattr(known, name) for name in _DIARY}
@@ -93,12 +103,7 @@ def _diary_columns(known: KnownOptions) -> dict[str, list[str]]:
 def read_features(task: SupervisedTable, options: FeatureOptions) -> TableFeatures:
     """Choose the features of the rows, as options say."""
     return learn_features(
-        task,
-        features=options.features or (),
-        exclude=options.exclude or (),
-        categorical=options.categorical or (),
-        missing=options.missing,
-        scale=options.scale,
+        task, **{name: value for name, value in vars(options).items() if name != "id"}
     )
 
 
@@ -188,13 +193,11 @@ def is_parquet(path: Path | None) -> bool:
     return path is not None and path.suffix.lower() == ".parquet"
 
 
-def write_labeled(
-    labeled: PredictedTable, path: Path | None, outputs: Outputs, summary: Any = None
-) -> list[str]:
-    """Write a labeled table, with a summary inside if it is Parquet; see `write_output`."""
+def write_labeled(labeled: PredictedTable, path: Path | None, outputs: Outputs) -> list[str]:
+    """Write a labeled table, with the summary of a run inside if it is Parquet."""
     table = labeled.to_arrow(typed=is_parquet(path))
-    if summary is not None:
-        table = with_summary(table, summary, OPTIONS)
+    if isinstance(labeled, LabeledTable):
+        table = with_summary(table, labeled.summary, OPTIONS)
     covered = name_some(labeled.covered_columns)
     lost = f"not kept, as the answer has columns called so: {covered}"
     return [lost] * bool(covered) + write_output(table, path, outputs)

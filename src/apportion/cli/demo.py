@@ -1,4 +1,4 @@
-"""`apportion demo`: a week in a smart home, from files to labels, held against the truth."""
+"""`apportion demo`: a week in a smart home, from files to labels, compared with the truth."""
 
 # ruff: noqa: RUF009  (`option` and `argument` return fields)
 
@@ -98,7 +98,7 @@ def _print_accuracy(home: SmartHome, labels: RowLabels) -> None:
 
 
 def _in_nights(home: SmartHome) -> str:
-    """Return what counts as right where a diary never tells what was done."""
+    """Return what counts as right for time that a diary never reports."""
     if not (home.reported != home.activities).any():
         return ""
     return f", {UNKNOWN!r} being right in the nights that one person never reports"

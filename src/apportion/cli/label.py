@@ -9,17 +9,7 @@ from pathlib import Path
 
 from apportion._io.spreadsheet_safe import write_table
 from apportion._io.write import Outputs
-from apportion.cli.calls import (
-    check_files,
-    check_method,
-    check_output,
-    command_line,
-    estimator_of,
-    is_parquet,
-    read_features,
-    read_supervised,
-    write_labeled,
-)
+from apportion.cli import calls
 from apportion.cli.console import (
     OPTIONS,
     CommandLineError,
@@ -39,8 +29,13 @@ from apportion.cli.options import (
 from apportion.cli.show import show_report
 from apportion.exceptions import counted
 from apportion.labeling.summary import as_json
-from apportion.labeling.supervised import require_ids
-from apportion.labeling.table import LabeledTable, label_supervised, require_times
+from apportion.labeling.supervised import SupervisedTable
+from apportion.labeling.table import (
+    LabeledTable,
+    check_savable,
+    label_supervised,
+    require_times,
+)
 from apportion.plotting._glossary import Explanations
 from apportion.report import page_bytes
 from apportion.report.labeled import contents_of_table
@@ -91,7 +86,7 @@ def label(
     Give --bags COLUMN and --proportions TABLE, or --diary DIARY. The answer has the rows' ids and
     times, a label, the mass of every class, the label's confidence and a reason code.
     """
-    label_file(known, feature, method, out, more, command_line())
+    label_file(known, feature, method, out, more, calls.command_line())
 
 
 def label_file(
@@ -107,28 +102,10 @@ def label_file(
     The summary and the report show `command` as what was run.
     """
     _check_options(known, method, out, more)
-    check_files(
-        out.output,
-        more.episodes,
-        page=more.report,
-        others=[more.model],
-        inputs=known.files,
-        force=out.force,
-    )
     with stages(out.quiet):
-        task = read_supervised(known, feature.id)
-        features = read_features(task, feature)
-    if more.model is not None and task.supervision.groups is not None:
-        raise CommandLineError(
-            "--model saves one model, and --graphs auto gives every participant a graph of their "
-            "own here, which labels better. Pass --graphs one, or leave out --model."
-        )
-    if more.episodes is not None:
-        require_times(task.rows, task.row_times)
-    if more.labels_only:
-        if task.ids is None:
-            raise CommandLineError("--labels-only needs row ids: name their column with --id.")
-        require_ids(task.rows, task.ids)
+        task = calls.read_supervised(known, feature.id)
+        features = calls.read_features(task, feature)
+    _check_rows(task, more)
     explain = Explanations(task.bag_word)
     first_notes = [*task.notes, *features.notes]
     print_notes(explain.lines(task.bag_word), out.quiet)
@@ -138,39 +115,21 @@ def label_file(
         labeled = label_supervised(
             task,
             features,
-            estimator_of(method),
+            calls.estimator_of(method),
             abstain_below=out.abstain_below,
             all_columns=out.all_columns,
+            command=command,
         )
     notes = labeled.notes[len(first_notes) :]
     print_notes(notes, out.quiet)
     print_notes(explain.lines(*(term for term in _IN_NOTES if term in " ".join(notes))), out.quiet)
     if not out.quiet:
         show_report(labeled.labels, explain)
-    summary = labeled.summary | {"command": command}
-    written = []
     with Outputs(force=out.force) as outputs:
-        if more.model is not None:
-            with outputs.writing(more.model) as path, path.open("wb") as file:
-                contents = labeled.save(file, labels_only=more.labels_only)
-            written.append(f"written: {more.model}, a model with {contents}")
-        if more.report is not None:
-            with stages(out.quiet):
-                page = page_bytes(
-                    contents_of_table(
-                        labeled, task, command=command, files=known.files, names=OPTIONS
-                    )
-                )
-            with outputs.writing(more.report) as path:
-                path.write_bytes(page)
-            written.append(f"written: {more.report}, a report to open in a browser")
-        if more.episodes is not None:
-            episodes = labeled.episodes(typed=is_parquet(more.episodes))
-            write_table(episodes, more.episodes, outputs)
-            written.append(f"written: {more.episodes}, {counted(episodes.num_rows, 'episode')}")
-        written = [*write_labeled(labeled, out.output, outputs, summary), *written]
+        written = _write_more(labeled, task, known, out, more, outputs)
+        written = [*calls.write_labeled(labeled, out.output, outputs), *written]
         if out.json:
-            print_out(as_json(summary, OPTIONS))
+            print_out(as_json(labeled.summary, OPTIONS))
     print_notes(written, out.quiet)
     return labeled
 
@@ -178,10 +137,49 @@ def label_file(
 def _check_options(
     known: KnownOptions, method: MethodOptions, out: OutputOptions, more: MoreFiles
 ) -> None:
-    """Raise for options that do not go together."""
-    check_output(out)
+    """Raise for options that do not go together, and for files that could not be written."""
+    calls.check_output(out)
     if more.labels_only and more.model is None:
         raise CommandLineError("--labels-only says how --model FILE is saved: name the file.")
     if more.model is not None and known.graphs == "each":
         raise CommandLineError("--model saves one model: use --graphs one.")
-    check_method(method)
+    calls.check_method(method)
+    tables, others = (out.output, more.episodes), [more.model]
+    calls.check_files(*tables, page=more.report, others=others, inputs=known.files, force=out.force)
+
+
+def _check_rows(task: SupervisedTable, more: MoreFiles) -> None:
+    """Raise, before the rows are labeled, if a file could not be made of them."""
+    if more.model is not None:
+        one_model = task.supervision.groups is None
+        with calls.about_options():
+            check_savable(task.rows, task.ids, one_model, labels_only=more.labels_only)
+    if more.episodes is not None:
+        require_times(task.rows, task.row_times)
+
+
+def _write_more(
+    labeled: LabeledTable,
+    task: SupervisedTable,
+    known: KnownOptions,
+    out: OutputOptions,
+    more: MoreFiles,
+    outputs: Outputs,
+) -> list[str]:
+    """Write the files beside the labeled table, and return what to say once they are there."""
+    written = []
+    if more.model is not None:
+        with outputs.writing(more.model) as path, path.open("wb") as file:
+            contents = labeled.save(file, labels_only=more.labels_only)
+        written.append(f"written: {more.model}, a model with {contents}")
+    if more.report is not None:
+        with stages(out.quiet):
+            page = page_bytes(contents_of_table(labeled, task, files=known.files, names=OPTIONS))
+        with outputs.writing(more.report) as path:
+            path.write_bytes(page)
+        written.append(f"written: {more.report}, a report to open in a browser")
+    if more.episodes is not None:
+        episodes = labeled.episodes(typed=calls.is_parquet(more.episodes))
+        write_table(episodes, more.episodes, outputs)
+        written.append(f"written: {more.episodes}, {counted(episodes.num_rows, 'episode')}")
+    return written

@@ -14,7 +14,7 @@ from apportion._io.values import delimiter_in, values_of
 from apportion._utils.progress import report_progress
 from apportion.exceptions import Advice, FileError, counted, hint, name_some
 from apportion.labeling.source import SourceTable
-from apportion.labeling.supervised import SupervisedTable, require_ids, usual_ids
+from apportion.labeling.supervised import SupervisedTable
 
 _OFTEN = 0.05
 """Columns that are missing in at least this share of the rows are named."""
@@ -52,9 +52,9 @@ class TableFeatures:
 def learn_features(
     task: SupervisedTable,
     *,
-    features: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    categorical: Sequence[str] = (),
+    features: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    categorical: Sequence[str] | None = None,
     missing: Missing = "median",
     scale: bool = True,
 ) -> TableFeatures:
@@ -62,9 +62,10 @@ def learn_features(
 
     The parameters are those of `apportion.labeling.label_table`.
     """
+    features, exclude, categorical = features or (), exclude or (), categorical or ()
     rows, roles = task.rows, dict(task.roles)
     if task.id is not None:
-        require_ids(rows, task.id)
+        rows.require_ids(task.id)
         roles[task.id] = "the id"
     for name in categorical:
         rows.require(name)
@@ -104,7 +105,7 @@ def learn_features(
     if categories:
         notes.insert(1, f"categories: {name_some(categories, 12)}")
     notes += time_notes(recipe.names, reasons, time_kinds)
-    ids = usual_ids(rows)
+    ids = rows.usual_ids
     if task.id is None and ids and len(rows.table.column(ids).unique()) < rows.n_samples:
         facts = f"several rows have the same {ids!r}, or none;"
         notes.append(Advice(facts, "{id:{column}} refuses that", column=ids))

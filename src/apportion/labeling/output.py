@@ -9,12 +9,60 @@ import numpy as np
 
 from apportion._io.features import Recipe
 from apportion._io.values import delimiter_in, values_of
-from apportion._utils.typing import AnyArray
-from apportion.labeling.row_times import RowTimes, time_cells
+from apportion._utils.typing import AnyArray, IntArray
 from apportion.labeling.rows import RowLabels, places_among
+from apportion.labeling.supervised import RowTimes
 from apportion.plotting._timeline_data import SECOND, episodes_of
-from apportion.plotting._timestamps import carries_dates
+from apportion.plotting._timestamps import carries_dates, iso_of
 from apportion.supervision.diary.events import EventWindows
+
+
+def time_cells(moments: IntArray, zone: str | None, *, dated: bool, typed: bool) -> Any:
+    """Return times, in microseconds, as an Arrow array.
+
+    Parameters
+    ----------
+    moments : ndarray of int
+        Points in time if `zone` is given, else clock times.
+    zone : str or None
+        The time zone.
+    dated : bool
+        Whether the times have dates; without, they are seconds since the recording began.
+    typed : bool
+        Whether times are timestamps, as in Parquet, or ISO 8601 text.
+    """
+    import pyarrow as pa
+
+    if not dated:
+        return pa.array(moments / SECOND)
+    if typed:
+        return pa.array(moments, pa.timestamp("us", zone))
+    return pa.array(iso_of(moments, zone), pa.string())
+
+
+def written_times(
+    table: Any, row_times: RowTimes, time_format: str | None, *, typed: bool
+) -> dict[str, Any]:
+    """Return the starts and ends that are written as times, although the table has no times there.
+
+    These are columns of seconds, and of text in a format of its own. Seconds without a date stay as
+    they are.
+    """
+    import pyarrow.types as kinds
+
+    times = row_times.times
+    if times is None or not times.dated:
+        return {}
+    columns = {}
+    for role, moments in zip(("start", "end"), times.moments, strict=True):
+        name = row_times.columns.get(role)
+        if name is None:
+            continue
+        kind = values_of(table, name).type
+        is_number = kinds.is_integer(kind) or kinds.is_floating(kind)
+        if is_number or (time_format is not None and not kinds.is_temporal(kind)):
+            columns[name] = time_cells(moments, times.zone, dated=True, typed=typed)
+    return columns
 
 
 def label_columns(labels: RowLabels) -> dict[str, Any]:

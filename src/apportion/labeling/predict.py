@@ -15,11 +15,10 @@ from apportion._utils.progress import report_progress
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.exceptions import FileError, SavedModelError, counted, hint
 from apportion.labeling.features import missing_notes
-from apportion.labeling.row_times import row_times
 from apportion.labeling.rows import RowLabels, joined_codes, places_among, uncertain_rows
 from apportion.labeling.source import SourceTable, source_table
 from apportion.labeling.summary import labels_summary, uncertain_notes
-from apportion.labeling.supervised import usual_ids
+from apportion.labeling.supervised import row_times
 from apportion.labeling.table import PredictedTable
 from apportion.persistence import SavedModel, load_model
 from apportion.supervision.diary.recording import marks_of
@@ -70,7 +69,7 @@ def predict_table(
     predict = _recognized if saved.labels_only else _predicted
     labels, notes = predict(saved, recipe, source, id, abstain_below)
     notes += uncertain_notes(labels, abstain_below)
-    ids = id or usual_ids(source)
+    ids = id or source.usual_ids
     others = {*source.table.column_names} - ({*recipe.names} - {ids})
     return PredictedTable(
         labels,

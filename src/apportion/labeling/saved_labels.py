@@ -15,8 +15,7 @@ from apportion._io.values import values_of
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.exceptions import FileError, SupervisionError, counted, hint, name_some
 from apportion.labeling.given import labels_in
-from apportion.labeling.output import mass_columns
-from apportion.labeling.row_times import written_times
+from apportion.labeling.output import mass_columns, written_times
 from apportion.labeling.rows import (
     BagAssessment,
     RowLabels,

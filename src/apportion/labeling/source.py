@@ -13,9 +13,11 @@ import numpy as np
 
 from apportion._io.read import no_column, place_in, read_columns, require_pyarrow
 from apportion._io.sheet import frame_of
-from apportion._io.tables import is_missing, plain_name
+from apportion._io.tables import first_called, is_missing, plain_name
 from apportion._utils.typing import BoolArray, IntArray
-from apportion.exceptions import FileError, name_some
+from apportion.exceptions import FileError, hint, name_some
+
+_USUAL_IDS = ("id", "row_id", "window_id", "window", "unique_id", "uuid")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,28 @@ class SourceTable:
     def line(self, row: int) -> str:
         """Return the place of a row without the name of the table, such as "line 5"."""
         return self.place(row).rpartition(", ")[2]
+
+    @property
+    def usual_ids(self) -> str | None:
+        """The column with a usual name of row ids."""
+        return first_called(self.table.column_names, _USUAL_IDS)
+
+    def require_ids(self, column: str) -> None:
+        """Raise if there is no such column, or if a row has no id in it, or one of another row."""
+        self.require(column)
+        first: dict[str, int] = {}
+        for row, name in enumerate(self.names(column)):
+            if name and first.setdefault(name, row) == row:
+                continue
+            raise FileError(
+                "",
+                f"the id {name!r}, which {self.line(first[name])} has too" if name else "no id",
+                "a different id in every row",
+                hint("correct the ids, or name another column with {id}"),
+                row=row,
+                place=self.place(row),
+                column=column,
+            )
 
     def take(self, rows: IntArray) -> SourceTable:
         """Return some of the rows."""

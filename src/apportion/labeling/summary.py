@@ -141,6 +141,7 @@ def run_summary(
     rules: Sequence[str],
     notes: Sequence[str],
     abstain_below: float | None = None,
+    command: str = "",
 ) -> dict[str, Any]:
     """Return what was found, and how: rows, bags, models, rules and notes."""
     report, of_rows = labels.report, labels_summary(labels, notes, abstain_below)
@@ -168,7 +169,7 @@ def run_summary(
     }
     return {
         "apportion": of_rows["apportion"],
-        "command": "",
+        "command": command,
         "rows": of_rows["rows"],
         "classes": classes,
         "decode": report.decode,
@@ -284,7 +285,7 @@ def _run(model: dict[str, Any]) -> Run:
         settings={str(key): str(value) for key, value in model["settings"].items()},
         graph=str(model["graph"]),
         status=str(model["status"]),
-        success=bool(model["success"]),
+        success=bool(model["success"] if "success" in model else model["as_asked"]),  # 0.1.0
         n_iter=None if model["n_iter"] is None else int(model["n_iter"]),
         energies=[float(energy) for energy in model["energies"]],
         stationarity=None if model["stationarity"] is None else float(model["stationarity"]),

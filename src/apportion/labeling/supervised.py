@@ -2,23 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-from apportion._io.tables import first_called
 from apportion._utils.typing import AnyArray
-from apportion.exceptions import FileError, hint
-from apportion.labeling.row_times import RowTimes, row_times, times_of_roles
+from apportion.exceptions import InputError
 from apportion.labeling.rows import Supervision
 from apportion.labeling.source import SourceTable
 from apportion.plotting._timeline_data import Times
+from apportion.plotting._timestamps import times_from
+from apportion.supervision.diary.recording import WINDOW_ROLES
+from apportion.supervision.diary.table import Table
 from apportion.supervision.totals import Totals, sorted_classes
 
 NONWEAR = "the marks of non-wear"
 """The role of the column that marks windows in which the sensor was not worn."""
 
-_USUAL_IDS = ("id", "row_id", "window_id", "window", "unique_id", "uuid")
+_TIME_ROLES = ("start", "end", "participant")
+
+
+class RowTimes(NamedTuple):
+    """When rows were recorded.
+
+    Attributes
+    ----------
+    times : Times or None
+        The times, if they are known.
+    columns : dict of str to str
+        The columns of `start`, `end` and `participant`.
+    problem : str
+        Why times cannot be read; empty if they can, or if there is no column of them.
+    """
+
+    times: Times | None
+    columns: dict[str, str]
+    problem: str = ""
+
+
+def row_times(table: Any) -> RowTimes:
+    """Return when the rows of a table were recorded, from columns with the usual names."""
+    columns = Table(table)
+    by_name = {role: columns.find(role, None, WINDOW_ROLES[role]) for role in _TIME_ROLES}
+    names = {role: name for role, name in by_name.items() if name is not None}
+    if "start" not in names:
+        return RowTimes(None, names)
+    start, end = (
+        columns.values(names[role]) if role in names else None for role in _TIME_ROLES[:2]
+    )
+    try:
+        participants = columns[names["participant"]] if "participant" in names else None
+        return RowTimes(times_from(start, end, participants=participants), names)
+    except InputError as error:
+        return RowTimes(None, names, f"no days are shown, as times cannot be read: {error}")
+
+
+def times_of_roles(times: Times, roles: Mapping[str, str]) -> RowTimes:
+    """Return times that are known already, with the columns that have these roles."""
+    by_role = {role: column for column, role in roles.items()}
+    return RowTimes(
+        times, {role: by_role[f"the {role}"] for role in _TIME_ROLES if f"the {role}" in by_role}
+    )
 
 
 @dataclass(frozen=True)
@@ -73,7 +118,7 @@ class SupervisedTable:
     @property
     def ids(self) -> str | None:
         """The column of row ids: the one asked for, or one with a usual name."""
-        return self.id or usual_ids(self.rows)
+        return self.id or self.rows.usual_ids
 
     @cached_property
     def row_times(self) -> RowTimes:
@@ -87,26 +132,3 @@ class SupervisedTable:
         if not set(self.absent_classes) & set(labels.tolist()):
             return self.totals
         return self.totals.with_classes(sorted_classes(self.all_classes)[0])
-
-
-def usual_ids(rows: SourceTable) -> str | None:
-    """Return the column with a usual name of row ids."""
-    return first_called(rows.table.column_names, _USUAL_IDS)
-
-
-def require_ids(rows: SourceTable, column: str) -> None:
-    """Raise if there is no such column, or if two rows have the same id in it, or one has none."""
-    rows.require(column)
-    first: dict[str, int] = {}
-    for row, name in enumerate(rows.names(column)):
-        if name and first.setdefault(name, row) == row:
-            continue
-        raise FileError(
-            "",
-            f"the id {name!r}, which {rows.line(first[name])} has too" if name else "no id",
-            "a different id in every row",
-            hint("correct the ids, or name another column with {id}"),
-            row=row,
-            place=rows.place(row),
-            column=column,
-        )

@@ -48,7 +48,7 @@ def supervised_table(
     bags: str | None = None,
     proportions: Any = None,
     diary: Any = None,
-    given: Any = (),
+    given: Any = None,
     unit: Unit = "auto",
     graphs: Graphs = "auto",
     id: str | None = None,

@@ -12,14 +12,20 @@ from apportion._io.features import Recipe
 from apportion._io.features.recipe import Missing
 from apportion._io.tables import plain_name
 from apportion.estimators import LPLLP
-from apportion.exceptions import FileError, GivenLabelError, InputError, SupervisionError, hint
+from apportion.exceptions import (
+    Advice,
+    FileError,
+    GivenLabelError,
+    InputError,
+    SupervisionError,
+    hint,
+)
 from apportion.labeling.features import TableFeatures, learn_features, missing_notes
-from apportion.labeling.output import episodes_table, label_columns, labeled_table
-from apportion.labeling.row_times import RowTimes, written_times
+from apportion.labeling.output import episodes_table, label_columns, labeled_table, written_times
 from apportion.labeling.rows import LabeledRows, RowLabels, label_rows
 from apportion.labeling.source import SourceTable
 from apportion.labeling.summary import run_summary, uncertain_notes
-from apportion.labeling.supervised import NONWEAR, SupervisedTable
+from apportion.labeling.supervised import NONWEAR, RowTimes, SupervisedTable
 from apportion.labeling.supervision import Graphs, supervised_table
 from apportion.persistence import contains_rows, save_model
 from apportion.supervision.totals_table import Unit
@@ -138,6 +144,7 @@ class LabeledTable(PredictedTable):
         str
             What the file contains, in words.
         """
+        check_savable(self.rows, self.ids, None in self.models, labels_only=labels_only)
         model = self.models[None]
         extra: dict[str, Any] = {
             "recipe": self.recipe.to_json(),
@@ -175,12 +182,12 @@ def label_table(
     bags: str | None = None,
     proportions: Any = None,
     diary: Any = None,
-    given: Any = (),
+    given: Any = None,
     unit: Unit = "auto",
     graphs: Graphs = "auto",
-    features: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    categorical: Sequence[str] = (),
+    features: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    categorical: Sequence[str] | None = None,
     missing: Missing = "median",
     scale: bool = True,
     id: str | None = None,
@@ -294,6 +301,7 @@ def label_supervised(
     *,
     abstain_below: float | None = None,
     all_columns: bool = False,
+    command: str = "",
 ) -> LabeledTable:
     """Label the rows of a table whose supervision and features were read.
 
@@ -307,6 +315,8 @@ def label_supervised(
         The estimator; a clone of it is fitted.
     abstain_below, all_columns
         See `label_table`.
+    command : str, optional
+        The command that is running, for the summary.
 
     Returns
     -------
@@ -335,7 +345,7 @@ def label_supervised(
     columns = task.rows.table.column_names
     return LabeledTable(
         labels,
-        run_summary(labels, task.rules, notes, abstain_below),
+        run_summary(labels, task.rules, notes, abstain_below, command),
         notes,
         task.rows,
         recipe,
@@ -362,6 +372,19 @@ def _located(error: SupervisionError, task: SupervisedTable) -> InputError:
             "correct the labels or the diary, or allow for rounded durations with {tolerance}"
         ),
     )
+
+
+def check_savable(
+    rows: SourceTable, ids: str | None, one_model: bool, *, labels_only: bool
+) -> None:
+    """Raise if there are several models, or if labels only are saved of rows without ids."""
+    if not one_model:
+        facts = "One model can be saved, and every participant has a graph of their own here."
+        raise ValueError(Advice(facts, "Pass {graphs:one}, or save no model."))
+    if labels_only and ids is None:
+        raise ValueError(hint("{labels_only} needs row ids: name their column with {id}."))
+    if labels_only and ids is not None:
+        rows.require_ids(ids)
 
 
 def require_times(rows: SourceTable, row_times: RowTimes) -> None:

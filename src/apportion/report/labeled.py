@@ -36,7 +36,6 @@ def contents_of_table(
     labeled: LabeledTable,
     task: SupervisedTable,
     *,
-    command: str = "",
     files: Iterable[Path] = (),
     names: Names = PARAMETERS,
 ) -> Contents:
@@ -48,8 +47,6 @@ def contents_of_table(
         The labeled table.
     task : SupervisedTable
         What it was labeled from.
-    command : str, optional
-        The command that was run.
     files : iterable of path, optional
         The files that were read.
     names : Names, optional
@@ -65,7 +62,7 @@ def contents_of_table(
         {name: replace(run, status=rendered(run.status, names)) for name, run in runs.items()},
         maps_of(models),
         task,
-        command=command,
+        command=labeled.summary["command"],
         files=files,
         notes=labeled.notes,
         names=names,
@@ -97,7 +94,9 @@ def contents_of_saved(
         How the labels were found, as far as that is known.
     title : str, optional
         The heading.
-    command, files, names
+    command : str, optional
+        The command that writes the report, if that of the run is not known.
+    files, names
         See `contents_of_table`.
     """
     assessment = assess_saved(labels, task, run.decode)
