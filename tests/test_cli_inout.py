@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from apportion.labeling.rows import Supervision, label_rows
-from apportion.report.labeled import bag_codes
+from apportion.report._labeled import bag_codes
 from apportion.supervision.totals import Totals
 from command_line import KNOWN, cells_of, day_files, done, refused, table, windows, write
 

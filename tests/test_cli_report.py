@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.labeling.supervised import row_times
+from apportion.labeling._supervised import row_times
 from command_line import (
     KNOWN,
     cells_of,
@@ -389,10 +389,9 @@ def test_what_a_run_notes_is_told_once():
 @pytest.fixture
 def no_work(monkeypatch):
     """Fail where a file is read: an output that cannot be written is refused before."""
-    for module in ("apportion.cli.label", "apportion.cli.report"):
-        monkeypatch.setattr(
-            import_module(module), "read_supervised", lambda *_: pytest.fail("work was done")
-        )
+    monkeypatch.setattr(
+        "apportion.cli.calls.supervised_table", lambda *_, **__: pytest.fail("work was done")
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from apportion import LPLLP, InputError
 from apportion.datasets import make_smart_home
 from apportion.exceptions import GivenLabelError
 from apportion.labeling import label_table, predict_table
-from apportion.labeling.summary import as_json
+from apportion.labeling._summary import as_json
 from apportion.supervision.diary import DiaryRules
 from command_line import KNOWN, cells_of, day_files, day_rows, done, write
 

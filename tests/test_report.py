@@ -41,6 +41,7 @@ from apportion import (
 )
 from apportion.bag_report import BagReport
 from apportion.exceptions import DiaryError, OutputError
+from apportion.labeling._summary import fitted_run
 from apportion.labeling.rows import (
     REASONS,
     RowLabels,
@@ -50,7 +51,6 @@ from apportion.labeling.rows import (
     places_among,
     reasons_of,
 )
-from apportion.labeling.summary import fitted_run
 from apportion.persistence import load_model, save_model
 from apportion.plotting._glossary import glossary
 from apportion.plotting._palette import looks

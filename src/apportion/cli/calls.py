@@ -19,10 +19,10 @@ from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, O
 from apportion.estimators import LPLLP, InvCal, MeanMap
 from apportion.exceptions import InputError, OutputError, counted, name_some
 from apportion.graphs import KNNGraph
-from apportion.labeling.features import TableFeatures, learn_features
-from apportion.labeling.summary import with_summary
-from apportion.labeling.supervised import SupervisedTable
-from apportion.labeling.supervision import check_sources, supervised_table
+from apportion.labeling._features import TableFeatures, learn_features
+from apportion.labeling._summary import with_summary
+from apportion.labeling._supervised import SupervisedTable
+from apportion.labeling._supervision import check_sources, supervised_table
 from apportion.labeling.table import LabeledTable, PredictedTable
 from apportion.report import require_tools
 from apportion.supervision.diary import DiaryRules

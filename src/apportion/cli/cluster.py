@@ -23,7 +23,7 @@ from apportion.cli.console import (
 from apportion.cli.options import REQUIRED, argument, option, with_groups
 from apportion.cli.show import show_bags
 from apportion.exceptions import counted, message_of
-from apportion.labeling.features import feature_notes, time_notes
+from apportion.labeling._features import feature_notes, time_notes
 from apportion.plotting._glossary import Explanations
 from apportion.supervision.totals_table import Unit, read_totals
 

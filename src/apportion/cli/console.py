@@ -54,7 +54,7 @@ def with_exit_codes(command: Command) -> Command:
         except CommandLineError as error:
             _end(f"{error} 'apportion {command.__name__} -h' lists the options.", BAD_COMMAND)
         except OutputError as error:
-            _end(str(error), BAD_OUTPUT)
+            _end(in_options(error.args[0] if error.args else ""), BAD_OUTPUT)
         except MemoryError as error:
             _end(str(error) or "not enough memory", NO_MEMORY)
         except OSError as error:

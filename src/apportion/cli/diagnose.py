@@ -8,7 +8,7 @@ from apportion.cli.calls import read_supervised
 from apportion.cli.console import OPTIONS, print_notes, print_out, stages, with_exit_codes
 from apportion.cli.options import KnownOptions, option, with_groups
 from apportion.exceptions import name_some
-from apportion.labeling.summary import as_json, diagnosis_summary
+from apportion.labeling._summary import as_json, diagnosis_summary
 from apportion.plotting._glossary import Explanations
 from apportion.supervision.diagnosis import Diagnosis
 from apportion.supervision.diagnosis import diagnose as diagnosis_of

@@ -28,8 +28,8 @@ from apportion.cli.options import (
 )
 from apportion.cli.show import show_report
 from apportion.exceptions import counted
-from apportion.labeling.summary import as_json
-from apportion.labeling.supervised import SupervisedTable
+from apportion.labeling._summary import as_json
+from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling.table import (
     LabeledTable,
     check_savable,
@@ -38,7 +38,7 @@ from apportion.labeling.table import (
 )
 from apportion.plotting._glossary import Explanations
 from apportion.report import page_bytes
-from apportion.report.labeled import contents_of_table
+from apportion.report._labeled import contents_of_table
 
 _IN_NOTES = ("information index", "stationarity", "residual", "energy")
 

@@ -11,8 +11,8 @@ from apportion._io.write import Outputs
 from apportion.cli.calls import check_files, check_output, write_labeled
 from apportion.cli.console import OPTIONS, print_notes, print_out, stages, with_exit_codes
 from apportion.cli.options import REQUIRED, OutputOptions, argument, option, with_groups
+from apportion.labeling._summary import as_json
 from apportion.labeling.predict import predict_table
-from apportion.labeling.summary import as_json
 
 
 @dataclass(kw_only=True)

@@ -18,11 +18,11 @@ from apportion.cli.options import (
     with_groups,
 )
 from apportion.exceptions import counted
-from apportion.labeling.saved_labels import match_labels
-from apportion.labeling.source import source_table
-from apportion.labeling.summary import read_summary, summary_in
+from apportion.labeling._saved_labels import match_labels
+from apportion.labeling._source import source_table
+from apportion.labeling._summary import read_summary, summary_in
 from apportion.report import write_contents
-from apportion.report.labeled import contents_of_saved
+from apportion.report._labeled import contents_of_saved
 
 
 @dataclass(kw_only=True)

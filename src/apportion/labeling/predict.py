@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -14,11 +14,11 @@ from apportion._io.text import require_file
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.exceptions import FileError, SavedModelError, counted, hint
-from apportion.labeling.features import missing_notes
+from apportion.labeling._features import missing_notes
+from apportion.labeling._source import SourceTable, source_table
+from apportion.labeling._summary import labels_summary, uncertain_notes
+from apportion.labeling._supervised import row_times
 from apportion.labeling.rows import RowLabels, joined_codes, places_among, uncertain_rows
-from apportion.labeling.source import SourceTable, source_table
-from apportion.labeling.summary import labels_summary, uncertain_notes
-from apportion.labeling.supervised import row_times
 from apportion.labeling.table import PredictedTable
 from apportion.persistence import SavedModel, load_model
 from apportion.supervision.diary.recording import marks_of
@@ -26,7 +26,7 @@ from apportion.supervision.diary.table import Table
 
 
 def predict_table(
-    model: str | Path,
+    model: str | Path | IO[bytes],
     rows: Any,
     *,
     id: str | None = None,
@@ -41,7 +41,7 @@ def predict_table(
 
     Parameters
     ----------
-    model : path
+    model : path or binary file
         A model that was saved with the recipe of its features, as by `LabeledTable.save`.
     rows : path, or dataframe of pandas, polars or pyarrow
         The new rows.
@@ -58,9 +58,26 @@ def predict_table(
     Returns
     -------
     PredictedTable
+
+    Examples
+    --------
+    >>> import io
+    >>> import pyarrow as pa
+    >>> from apportion.labeling import label_table
+    >>> low, high = [k / 10 for k in range(12)], [5 + k / 10 for k in range(12)]
+    >>> x = [*low[:8], *high[:4], *low[8:], *high[4:]]
+    >>> rows = pa.table({"day": ["mon"] * 12 + ["tue"] * 12, "x": x})
+    >>> totals = {"day": ["mon", "tue"], "sleep": [8, 4], "tv": [4, 8]}
+    >>> model = io.BytesIO()
+    >>> label_table(rows, bags="day", proportions=totals).save(model)
+    '24 training rows: share it as carefully as the data'
+    >>> predicted = predict_table(model, pa.table({"x": [0.3, 5.2]}))
+    >>> predicted.table.column("label").to_pylist()
+    ['sleep', 'tv']
     """
     report_progress("reading")
-    require_file(Path(model))
+    if isinstance(model, str | Path):
+        require_file(Path(model))
     saved = load_model(model)
     recipe = Recipe.from_json(saved.extra.get("recipe"))
     source = source_table(rows, encoding=encoding)

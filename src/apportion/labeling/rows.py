@@ -88,6 +88,8 @@ class Supervision:
         rows of a bag too.
         """
         totals = self.totals
+        # The rows that are left out, because the sensor was not worn or a cell is missing, are taken
+        # to be like the rest of their bag. Counts would no longer sum to the rows that remain.
         if not chosen.all() and totals.unit == "mass":
             totals = _as_shares(totals, self.bags)
         n = len(self.bags)
@@ -309,6 +311,8 @@ def is_known(values: AnyArray) -> BoolArray:
 
 def joined_codes(marked: Mapping[str, BoolArray]) -> AnyArray:
     """Return the codes of every row, joined by semicolons."""
+    # A row's codes are the bits of one integer, so that each of the few patterns that occur is
+    # spelled once and not once per row.
     bits = np.zeros(len(next(iter(marked.values()))), dtype=np.int64)
     for position, rows in enumerate(marked.values()):
         bits |= rows.astype(np.int64) << position

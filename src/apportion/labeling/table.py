@@ -20,13 +20,18 @@ from apportion.exceptions import (
     SupervisionError,
     hint,
 )
-from apportion.labeling.features import TableFeatures, learn_features, missing_notes
-from apportion.labeling.output import episodes_table, label_columns, labeled_table, written_times
+from apportion.labeling._features import TableFeatures, learn_features, missing_notes
+from apportion.labeling._output import (
+    episodes_table,
+    label_column_names,
+    labeled_table,
+    written_times,
+)
+from apportion.labeling._source import SourceTable
+from apportion.labeling._summary import run_summary, uncertain_notes
+from apportion.labeling._supervised import NONWEAR, RowTimes, SupervisedTable
+from apportion.labeling._supervision import Graphs, supervised_table
 from apportion.labeling.rows import LabeledRows, RowLabels, label_rows
-from apportion.labeling.source import SourceTable
-from apportion.labeling.summary import run_summary, uncertain_notes
-from apportion.labeling.supervised import NONWEAR, RowTimes, SupervisedTable
-from apportion.labeling.supervision import Graphs, supervised_table
 from apportion.persistence import contains_rows, save_model
 from apportion.supervision.totals_table import Unit
 
@@ -58,6 +63,10 @@ class PredictedTable:
     table : pyarrow.Table, or a dataframe of the kind that came in
         The kept columns, with columns `label`, `mass_…` for every class, `confidence` and `reason`
         beside them.
+
+    Examples
+    --------
+    See `predict_table`.
     """
 
     labels: RowLabels
@@ -78,8 +87,8 @@ class PredictedTable:
     @property
     def covered_columns(self) -> list[str]:
         """Columns of the rows that are left out, because columns of the labels have their names."""
-        added = label_columns(self.labels)
-        return [name for name in self.rows.table.column_names if name in self.kept & added.keys()]
+        added = self.kept.intersection(label_column_names(self.labels.classes))
+        return [name for name in self.rows.table.column_names if name in added]
 
     def to_arrow(self, *, typed: bool = True) -> Any:
         """Return the rows with their labels as an Arrow table.
@@ -118,6 +127,17 @@ class LabeledTable(PredictedTable):
         The rules by which a diary was read, one per parameter.
     nonwear : str or None
         The column that marks windows in which the sensor was not worn.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> rows = pa.table({"day": ["mon"] * 3 + ["tue"] * 2, "x": [0.0, 0.1, 5.0, 0.2, 5.1]})
+    >>> totals = [{"day": "mon", "sleep": 2, "tv": 1}, {"day": "tue", "sleep": 1, "tv": 1}]
+    >>> labeled = label_table(rows, bags="day", proportions=totals)
+    >>> labeled.table.column_names
+    ['row', 'day', 'label', 'mass_sleep', 'mass_tv', 'confidence', 'reason']
+    >>> labeled.models[None].classes_.tolist()
+    ['sleep', 'tv']
     """
 
     labels: LabeledRows

@@ -14,8 +14,8 @@ from apportion.bag_report import BagReport
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import counted
+from apportion.labeling._summary import Run
 from apportion.labeling.rows import RowLabels, joined_codes, places_among, reasons_of
-from apportion.labeling.summary import Run
 from apportion.plotting._row_map import MOST_ROWS, RowsMap, map_of_graph
 from apportion.plotting._timeline_data import Times
 from apportion.supervision.diagnosis import Diagnosis

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from apportion.exceptions import counted, plural
+from apportion.labeling._summary import Run
 from apportion.labeling.rows import REASONS
-from apportion.labeling.summary import Run
 from apportion.plotting._glossary import Explanations
 from apportion.report.contents import Contents
 from apportion.report.document import document_of, shown_bags, window_hours

@@ -16,7 +16,7 @@ from apportion._io.write import replacing, require_writable
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import SupervisionError, name_some
-from apportion.labeling.summary import fitted_run
+from apportion.labeling._summary import fitted_run
 from apportion.plotting._row_map import RowsMap, map_of_features
 from apportion.plotting._timestamps import times_from
 from apportion.report.contents import Contents, answer_of, maps_of

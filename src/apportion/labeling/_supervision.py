@@ -24,10 +24,10 @@ from apportion.exceptions import (
     hint,
     name_some,
 )
-from apportion.labeling.given import is_column, meaning, read_given, unused_notes
+from apportion.labeling._given import is_column, meaning, read_given, unused_notes
+from apportion.labeling._source import SourceTable, source_table
+from apportion.labeling._supervised import NONWEAR, SupervisedTable
 from apportion.labeling.rows import Supervision
-from apportion.labeling.source import SourceTable, source_table
-from apportion.labeling.supervised import NONWEAR, SupervisedTable
 from apportion.plotting._timestamps import times_of_diary
 from apportion.supervision.diary import UNKNOWN, DiaryBags, diary_bags
 from apportion.supervision.diary.recording import WINDOW_ROLES

@@ -14,11 +14,11 @@ from apportion._utils.typing import AnyArray, IntArray
 from apportion.bag_report import BagReport
 from apportion.exceptions import PARAMETERS, Names, rendered
 from apportion.graphs import choose_graph
-from apportion.labeling.features import TableFeatures
+from apportion.labeling._features import TableFeatures
+from apportion.labeling._saved_labels import assess_saved
+from apportion.labeling._summary import Run, SavedRun, fitted_run
+from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling.rows import RowLabels
-from apportion.labeling.saved_labels import assess_saved
-from apportion.labeling.summary import Run, SavedRun, fitted_run
-from apportion.labeling.supervised import SupervisedTable
 from apportion.labeling.table import LabeledTable
 from apportion.plotting._row_map import RowsMap, map_of_graph
 from apportion.report.contents import (

@@ -16,8 +16,8 @@ import numpy as np
 from apportion._io.text import require_file
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import PARAMETERS, Advice, FileError, Names, counted, hint, rendered
+from apportion.labeling._source import SourceTable
 from apportion.labeling.rows import LabeledRows, RowLabels, kept_and_uncertain, reasons_of
-from apportion.labeling.source import SourceTable
 from apportion.supervision.diagnosis import Diagnosis
 
 _KEY = b"apportion"

@@ -14,8 +14,10 @@ from apportion._io.tables import plain_name
 from apportion._io.values import values_of
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.exceptions import FileError, SupervisionError, counted, hint, name_some
-from apportion.labeling.given import labels_in
-from apportion.labeling.output import mass_columns, written_times
+from apportion.labeling._given import labels_in
+from apportion.labeling._output import label_column_names, mass_columns, written_times
+from apportion.labeling._source import SourceTable
+from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling.rows import (
     BagAssessment,
     RowLabels,
@@ -24,8 +26,6 @@ from apportion.labeling.rows import (
     is_known,
     places_among,
 )
-from apportion.labeling.source import SourceTable
-from apportion.labeling.supervised import SupervisedTable
 
 _ROUNDING = 1e-6
 
@@ -151,7 +151,7 @@ def _order(saved: SourceTable, task: SupervisedTable) -> IntArray:
         if set(numbers) == set(order.tolist()):
             order = np.argsort(np.array(numbers, dtype=np.intp))
     times = written_times(rows.table, task.row_times, task.time_format, typed=True)
-    added = {"label", "confidence", "reason", *mass_columns(task.totals.classes)}
+    added = label_column_names(task.totals.classes)
     for column in rows.table.column_names:
         if column in saved and column not in added and column in {*task.roles, ids}:
             _require_same(column, saved, order, rows, times.get(column))

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from apportion._utils.typing import AnyArray
 from apportion.exceptions import InputError
+from apportion.labeling._source import SourceTable
 from apportion.labeling.rows import Supervision
-from apportion.labeling.source import SourceTable
 from apportion.plotting._timeline_data import Times
 from apportion.plotting._timestamps import times_from
 from apportion.supervision.diary.recording import WINDOW_ROLES

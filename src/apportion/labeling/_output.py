@@ -10,8 +10,8 @@ import numpy as np
 from apportion._io.features import Recipe
 from apportion._io.values import delimiter_in, values_of
 from apportion._utils.typing import AnyArray, IntArray
+from apportion.labeling._supervised import RowTimes
 from apportion.labeling.rows import RowLabels, places_among
-from apportion.labeling.supervised import RowTimes
 from apportion.plotting._timeline_data import SECOND, episodes_of
 from apportion.plotting._timestamps import carries_dates, iso_of
 from apportion.supervision.diary.events import EventWindows
@@ -63,6 +63,11 @@ def written_times(
         if is_number or (time_format is not None and not kinds.is_temporal(kind)):
             columns[name] = time_cells(moments, times.zone, dated=True, typed=typed)
     return columns
+
+
+def label_column_names(classes: AnyArray) -> list[str]:
+    """Return the names of the columns of labels."""
+    return ["label", *mass_columns(classes), "confidence", "reason"]
 
 
 def label_columns(labels: RowLabels) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from apportion._io.features.timestamps import When, when_by_name, why_left_out
 from apportion._io.values import delimiter_in, values_of
 from apportion._utils.progress import report_progress
 from apportion.exceptions import Advice, FileError, counted, hint, name_some
-from apportion.labeling.source import SourceTable
-from apportion.labeling.supervised import SupervisedTable
+from apportion.labeling._source import SourceTable
+from apportion.labeling._supervised import SupervisedTable
 
 _OFTEN = 0.05
 """Columns that are missing in at least this share of the rows are named."""
@@ -121,6 +121,8 @@ def _parsed(table: Any, categorical: Sequence[str]) -> Any:
     """
     if delimiter_in(table) is None:
         return table
+    # Choosing features, learning their means, recognizing columns of times and encoding all need
+    # the numbers: cells are parsed here, once, and `values_of` returns parsed columns as they are.
     for k, name in enumerate(table.column_names):
         if name not in categorical:
             table = table.set_column(k, name, values_of(table, name))

@@ -15,9 +15,9 @@ from apportion._io.values import values_of
 from apportion._io.workbook import WORKBOOK_ENDINGS
 from apportion._utils.typing import AnyArray, BoolArray, IntArray
 from apportion.exceptions import DiaryError, FileError, counted, hint, name_some
+from apportion.labeling._source import SourceTable, source_table
+from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling.rows import is_known
-from apportion.labeling.source import SourceTable, source_table
-from apportion.labeling.supervised import SupervisedTable
 from apportion.plotting._timeline_data import Times
 from apportion.supervision.diary.recording import marks_of, says_yes_or_no
 from apportion.supervision.diary.table import Table
@@ -228,6 +228,8 @@ def _looked_up(
     for k, key in enumerate(row_keys):
         if row_of.setdefault(key, k) != k:
             second_row.setdefault(key, k)
+    # A table of labels may be one that was written for a spreadsheet: ids that look like formulas
+    # have an apostrophe there, which the rows do not have. An id that is equal as it is comes first.
     guards = {_guarded_key(key): key for key in row_of}
     line_of: dict[int, int] = {}
     for line, key in enumerate(keys):
