@@ -229,7 +229,7 @@ def _looked_up(
         if row_of.setdefault(key, k) != k:
             second_row.setdefault(key, k)
     # A table of labels may be one that was written for a spreadsheet: ids that look like formulas
-    # have an apostrophe there, which the rows do not have. An id that is equal as it is comes first.
+    # have an apostrophe there, which the rows do not have. Ids that are equal as they are go first.
     guards = {_guarded_key(key): key for key in row_of}
     line_of: dict[int, int] = {}
     for line, key in enumerate(keys):

@@ -88,8 +88,8 @@ class Supervision:
         rows of a bag too.
         """
         totals = self.totals
-        # The rows that are left out, because the sensor was not worn or a cell is missing, are taken
-        # to be like the rest of their bag. Counts would no longer sum to the rows that remain.
+        # Rows that are left out, because the sensor was not worn or a cell is missing, are taken to
+        # be like the rest of their bag. Counts would no longer sum to the rows that remain.
         if not chosen.all() and totals.unit == "mass":
             totals = _as_shares(totals, self.bags)
         n = len(self.bags)
