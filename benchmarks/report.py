@@ -26,7 +26,7 @@ from playwright.sync_api import Browser, sync_playwright
 from apportion import BagReport
 from apportion._io.read import read_columns
 from apportion.datasets import load_sphere, make_smart_home
-from apportion.labeling.rows import Answer
+from apportion.labeling.rows import RowLabels
 from apportion.plotting._window_times import SECOND, Times
 from apportion.report import ReportData, Run, write_page
 from apportion.report._row_map import RowMap
@@ -95,7 +95,7 @@ def restless(n: int) -> ReportData:
     rows = rng.permutation(n)[:1500]
     return ReportData(
         title=f"{n:,} windows",
-        answer=Answer(
+        answer=RowLabels(
             names,
             names[labels],
             masses,

@@ -36,7 +36,7 @@ from command_line import (
     write,
 )
 
-label_module = import_module("apportion.cli.label")
+table_module = import_module("apportion.labeling.table")
 
 PIECES = [
     b"", b",", b";", b"\n", b"\r", b'"', b"\0", b"\xff", b"\xef\xbb\xbf", b"%", b"-", b"=", b"0",
@@ -91,7 +91,7 @@ def test_a_pattern_that_no_column_matches_lists_the_columns():
 def test_a_feature_that_plays_another_part():
     says = "column 'day': found a feature that is the bags"
     refused("label", "rows.csv", *KNOWN, "--features", "day", says=says)
-    says = "--categorical for a column that is no feature: the bags"
+    says = "--categorical, column 'day': found a column that is no feature: the bags"
     refused("label", "rows.csv", *KNOWN, "--categorical", "day", says=says)
 
 
@@ -101,7 +101,7 @@ def test_a_feature_that_plays_another_part():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "Give --diary DIARY, or --bags COLUMN with --proportions TABLE."),
+        ([], "Give --diary, or --bags with --proportions."),
         (["--bags", "day"], "go together"),
         (["--proportions", "totals.csv"], "go together"),
         ([*KNOWN, "--diary", "d.csv"], "not both"),
@@ -545,8 +545,8 @@ def test_a_file_that_appears_meanwhile_is_kept(monkeypatch):
         write("labels.csv", "theirs")
         return label_rows(*args)
 
-    label_rows = label_module.label_rows
-    monkeypatch.setattr(label_module, "label_rows", slow)
+    label_rows = table_module.label_rows
+    monkeypatch.setattr(table_module, "label_rows", slow)
     result = run("label", "rows.csv", *KNOWN, "-o", "labels.csv", "--model", "m.zip", "-q")
     assert result.exit_code == 3
     assert Path("labels.csv").read_text() == "theirs"
@@ -580,7 +580,7 @@ def test_a_model_that_cannot_be_saved_leaves_no_labels(monkeypatch):
         file.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(label_module, "save_model", full)
+    monkeypatch.setattr(table_module, "save_model", full)
     words = ["--output", "labels.csv", "--model", "model.zip"]
     refused("label", "rows.csv", *KNOWN, *words, code=3, says="model.zip cannot be written")
 
@@ -664,7 +664,7 @@ def test_a_fault_shows_its_place_only_when_asked(monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("twice")
 
-    monkeypatch.setattr(label_module, "label_rows", broken)
+    monkeypatch.setattr(table_module, "label_rows", broken)
     says = ["a fault of this program: ZeroDivisionError: twice", "APPORTION_DEBUG=1"]
     refused("label", "rows.csv", *KNOWN, code=70, says=says)
     monkeypatch.setenv("APPORTION_DEBUG", "1")
@@ -756,7 +756,7 @@ def test_a_model_of_labels_only_knows_no_other_rows():
 
 
 def test_labels_only_needs_ids_before_any_work(rows, monkeypatch):
-    monkeypatch.setattr(label_module, "label_rows", None)
+    monkeypatch.setattr(table_module, "label_rows", None)
     words = [*KNOWN, "--model", "model.zip", "--labels-only", "-o", "labels.csv"]
     write("rows.csv", table(day=rows["day"], x=rows["x"]))
     refused("label", "rows.csv", *words, code=2, says="--labels-only needs row ids")
@@ -821,8 +821,7 @@ def process(*words, out=subprocess.PIPE, code="", **variables):
 
 SLOW = """
 import sys, time
-import apportion.cli.label
-module = sys.modules["apportion.cli.label"]
+import apportion.labeling.table as module
 
 def slow(*_):
     print("slow now", file=sys.stderr, flush=True)

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from apportion.cli.page import bag_codes
 from apportion.labeling.rows import Supervision, label_rows
+from apportion.report._labeled import bag_codes
 from apportion.supervision.totals import Totals
 from command_line import KNOWN, cells_of, day_files, done, refused, table, windows, write
 
@@ -194,7 +194,7 @@ def test_a_column_of_corrections_holds_the_labels():
 
 def test_our_own_labels_without_marks_are_refused():
     done("label", "rows.csv", *KNOWN, "-o", "labels.csv", "-q")
-    says = ["labels.csv: found labels as 'apportion label' writes them", "add a column 'given'"]
+    says = ["labels.csv: found labels of an earlier run, and no column", "add a column 'given'"]
     refused("label", "rows.csv", *KNOWN, "--given", "labels.csv", says=says)
 
 

@@ -16,8 +16,8 @@ pytest.importorskip("typer")
 
 from apportion import LPLLP, KNNGraph, MeanMap
 from apportion._core.descent import Status
+from apportion.cli.calls import estimator_of
 from apportion.cli.console import OPTIONS, in_options
-from apportion.cli.method import estimator_of
 from apportion.cli.options import MethodOptions
 from apportion.exceptions import PARAMETERS, Advice, message_of
 from command_line import KNOWN, day_files, done, refused, run, table, write

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apportion.cli.inputs import times_in
+from apportion.labeling._supervised import row_times
 from command_line import (
     KNOWN,
     cells_of,
@@ -193,8 +193,8 @@ def test_a_table_of_bags_with_times_has_days_too(rows):
     ),
 )  # fmt: skip
 def test_columns_that_are_called_like_times_and_are_none_do_no_harm(name, cells):
-    times, why = times_in(pa.table({"start": [0, 60, 120, 180], **{name: cells}}))
-    assert (times is None) == bool(why)
+    times, _, problem = row_times(pa.table({"start": [0, 60, 120, 180], **{name: cells}}))
+    assert (times is None) == bool(problem)
     assert times is None or len(times.starts) == 4
 
 
@@ -389,10 +389,9 @@ def test_what_a_run_notes_is_told_once():
 @pytest.fixture
 def no_work(monkeypatch):
     """Fail where a file is read: an output that cannot be written is refused before."""
-    for module in ("apportion.cli.label", "apportion.cli.report"):
-        monkeypatch.setattr(
-            import_module(module), "read_inputs", lambda *_: pytest.fail("work was done")
-        )
+    monkeypatch.setattr(
+        "apportion.cli.calls.supervised_table", lambda *_, **__: pytest.fail("work was done")
+    )
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,12 @@ from apportion import (
 )
 from apportion.bag_report import BagReport
 from apportion.exceptions import DiaryError, OutputError
+from apportion.labeling._summary import fitted_run
 from apportion.labeling.rows import (
     REASONS,
-    Answer,
+    RowLabels,
     Supervision,
-    judge,
+    assess_labels,
     label_rows,
     places_among,
     reasons_of,
@@ -58,13 +59,7 @@ from apportion.report import ReportData, Run, _page, require_tools, write_page
 from apportion.report._glossary import glossary
 from apportion.report._page import page_of
 from apportion.report._plot_data import MOST_DRAWN, plot_data
-from apportion.report._report_data import (
-    MOST_MAPS,
-    answer_of,
-    maps_of,
-    rows_per_map,
-    run_of,
-)
+from apportion.report._report_data import MOST_MAPS, answer_of, maps_of, rows_per_map
 from apportion.report._row_map import MOST_ROWS, RowMap
 from apportion.report._verdict import agreement_of, verdict_on
 
@@ -219,7 +214,7 @@ def test_bag_codes_are_the_rows_bags(name):
 @every_estimator
 def test_what_a_model_tells_of_itself(name):
     model, _, _ = fitted(name)
-    answer, run = answer_of(model), run_of(model)
+    answer, run = answer_of(model), fitted_run(model)
     assert answer.labels.tolist() == model.transduction_.tolist()
     place = places_among(answer.labels, answer.classes)
     rows = np.arange(len(place))
@@ -419,7 +414,7 @@ def made_up(n=40, c=2, **changes):
     place = np.arange(n) % c
     masses = np.full((n, c), 0.1 / max(c - 1, 1))
     masses[np.arange(n), place] = 0.9
-    answer = Answer(
+    answer = RowLabels(
         classes,
         classes[place].astype(object),
         masses,
@@ -524,7 +519,7 @@ def test_a_page_of_a_hundred_thousand_windows_is_below_8_mb(tmp_path):
     place = generator.integers(0, c, n)
     masses = generator.dirichlet(np.ones(c), n)
     labels = classes[place].astype(object)
-    answer = Answer(
+    answer = RowLabels(
         classes, labels, masses, masses[np.arange(n), place], np.full(n, "", dtype=object)
     )
     codes = np.arange(n) * n_bags // n
@@ -954,7 +949,7 @@ def test_judging_labels_again_finds_what_the_fit_found():
         Supervision(bags, totals, None, groups, {"non-wear": out}),
     ):
         found = label_rows(X, known)
-        again = judge(found.labels, known, "quota")
+        again = assess_labels(found.labels, known, "quota")
         assert again.report.ids == found.report.ids
         assert again.report.sizes.tolist() == found.report.sizes.tolist()
         np.testing.assert_allclose(again.report.lower, found.report.lower)
@@ -977,14 +972,14 @@ def test_judging_counts_the_labels_as_they_are():
     generator = np.random.default_rng(0)
     labels = np.array(["a", "b"], dtype=object)[generator.integers(0, 2, 36)]
     labels[[0, 13]] = None
-    report = judge(labels, known, "by hand").report
+    report = assess_labels(labels, known, "by hand").report
     for k, bag in enumerate(report.ids):
         mine = [one for one, of in zip(labels, bags, strict=True) if of == bag and one is not None]
         assert report.assigned["by hand"][k].tolist() == [mine.count("a"), mine.count("b")]
         assert report.sizes[k] == len(mine)
         assert report.lower[k].sum() == pytest.approx(len(mine))
     with pytest.raises(SupervisionError, match="a label for at least one row"):
-        judge(np.full(36, None), known, "by hand")
+        assess_labels(np.full(36, None), known, "by hand")
 
 
 def test_judging_names_rows_as_they_stand_among_all():
@@ -994,14 +989,14 @@ def test_judging_names_rows_as_they_stand_among_all():
     groups = np.array(["p", "p", "q", "q", "q"], dtype=object)
     known = Supervision(bags, totals, given_labels, groups, {})
     with pytest.raises(SupervisionError, match="row 4 in bag 'mon'"):
-        judge(np.array(["b", "b", "b", "b", "a"], dtype=object), known, "by hand")
+        assess_labels(np.array(["b", "b", "b", "b", "a"], dtype=object), known, "by hand")
 
 
 @given(st.lists(st.sets(st.sampled_from([*REASONS, "a new code"])), max_size=20))
 def test_reasons_are_counted_in_their_order(codes):
     n = len(codes)
     texts = np.array([";".join(sorted(one)) for one in codes], dtype=object)
-    answer = Answer(np.array(["a"]), np.full(n, "a", object), np.ones((n, 1)), np.ones(n), texts)
+    answer = RowLabels(np.array(["a"]), np.full(n, "a", object), np.ones((n, 1)), np.ones(n), texts)
     counts = reasons_of(answer)
     assert list(counts) == [code for code in REASONS if code in counts]
     for code in REASONS:

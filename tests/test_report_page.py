@@ -17,7 +17,7 @@ from sklearn.preprocessing import scale
 from apportion import LPLLP, InvCal, LabelPropagation
 from apportion.bag_report import BagReport
 from apportion.datasets import make_smart_home
-from apportion.labeling.rows import Answer
+from apportion.labeling.rows import RowLabels
 from apportion.plotting._palette import class_styles
 from apportion.plotting._window_times import SECOND, Times
 from apportion.report import ReportData, Run, write_page, write_report
@@ -151,7 +151,7 @@ def made_up(labels, bag_codes, *, classes=("awake", "asleep"), **more):
         decode="quota",
     )
     n = len(labels)
-    answer = Answer(classes, classes[labels], masses, np.ones(n), np.full(n, "", dtype=object))
+    answer = RowLabels(classes, classes[labels], masses, np.ones(n), np.full(n, "", dtype=object))
     return ReportData("Made up", answer, bag_codes, report, {}, {}, **more)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 
-def label_column_names(classes: Sequence[Any]) -> list[str]:
+def label_column_names(classes: Iterable[Any]) -> list[str]:
     """Return the names of the columns of a table of labels.
 
     Examples
@@ -77,12 +77,14 @@ def joined_codes(marked: Mapping[str, BoolArray]) -> AnyArray:
     >>> joined_codes({"tie": np.array([True, False]), "unbagged": np.array([True, False])})
     array(['tie;unbagged', ''], dtype=object)
     """
+    # A row's codes are the bits of one integer, so that each of the few patterns that occur is
+    # spelled once and not once per row.
     bits = np.zeros(len(next(iter(marked.values()))), dtype=np.int64)
-    for place, rows in enumerate(marked.values()):
-        bits |= rows.astype(np.int64) << place
-    distinct, where = np.unique(bits, return_inverse=True)
+    for position, rows in enumerate(marked.values()):
+        bits |= rows.astype(np.int64) << position
+    patterns, which = np.unique(bits, return_inverse=True)
     texts = [
-        ";".join(code for place, code in enumerate(marked) if pattern >> place & 1)
-        for pattern in distinct.tolist()
+        ";".join(code for position, code in enumerate(marked) if pattern >> position & 1)
+        for pattern in patterns.tolist()
     ]
-    return np.array(texts, dtype=object)[where]
+    return np.array(texts, dtype=object)[which]

@@ -49,12 +49,7 @@ def read_columns(
     encoding : str, optional
         Of a text file that is neither UTF-8 nor begins with a byte order mark.
     """
-    try:
-        import pyarrow  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Reading and writing files needs pyarrow: install apportion[cli]."
-        ) from error
+    require_pyarrow()
     file = Path(path)
     require_file(file)
     ending = ending_of(file)
@@ -90,6 +85,16 @@ def no_column(name: str, columns: Sequence[str], where: str) -> FileError:
         f"the columns {name_some(map(repr, columns), 12)}",
         f"did you mean {near[0]!r}?" if near else "name one of these",
     )
+
+
+def require_pyarrow() -> None:
+    """Raise where pyarrow is not installed, and say how to get it."""
+    try:
+        import pyarrow  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Reading and writing files needs pyarrow: install apportion[cli]."
+        ) from error
 
 
 def place_in(path: str | Path, row: int, *, encoding: str | None = None) -> str:

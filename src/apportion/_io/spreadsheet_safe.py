@@ -1,4 +1,4 @@
-"""Tables into CSV and Parquet files, and onto stdout, safe to open in a spreadsheet."""
+"""Write tables as CSV and Parquet, safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _IS_A_NUMBER = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
 
 
 def require_ending(path: Path) -> None:
-    """Raise for a file that is to be of no form that can be written."""
+    """Raise if the ending of a file is not one of a form that can be written."""
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise OutputError(
             f"{path} cannot be written: only .csv and .parquet files can. Give it such an ending."
@@ -31,11 +31,11 @@ def write_table(table: Any, path: Path, outputs: Outputs) -> int:
     path : path
         A `.csv` or `.parquet` file.
     outputs : Outputs
-        The files with which it takes its place.
+        The files of the command, which are put in place together.
     """
     import pyarrow.parquet as pq
 
-    # An open file, because pyarrow cannot open one whose name is no UTF-8.
+    # A file that is open already, because pyarrow cannot open one whose name is not UTF-8.
     with outputs.writing(path) as temporary, temporary.open("wb") as file:
         if path.suffix.lower() != ".parquet":
             return write_csv(table, file)
@@ -57,7 +57,7 @@ def write_csv(table: Any, file: IO[bytes]) -> int:
 
 
 def neutralized(table: Any) -> tuple[Any, int]:
-    """Return the table with an apostrophe before text that looks like a formula, and how many.
+    """Return a table with an apostrophe before text that looks like a formula, and their number.
 
     Examples
     --------
@@ -78,12 +78,12 @@ def neutralized(table: Any) -> tuple[Any, int]:
 
 
 def guarded(cell: Any) -> str:
-    """Return a name as it is written where a spreadsheet would take it for a formula."""
+    """Return a name with the apostrophe that is written before what looks like a formula."""
     return plain_name(f"'{cell}")
 
 
 def _safe(cells: Any) -> tuple[Any, int]:
-    """Return cells with an apostrophe before formulas, and how many these are."""
+    """Return cells with an apostrophe before formulas, and the number of formulas."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as kinds

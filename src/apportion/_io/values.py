@@ -54,7 +54,7 @@ def texts_of(table: Any, name: str) -> Any:
     import pyarrow.compute as pc
 
     cells = table.column(name)
-    if delimiter_in(table) is None:
+    if delimiter_in(table) is None or cells.type != pa.string():
         return cells
     missing = pc.is_in(cells, pa.array(_SPELLED_MISSING))
     return pc.if_else(missing, None, cells) if pc.any(missing).as_py() else cells
@@ -63,14 +63,14 @@ def texts_of(table: Any, name: str) -> Any:
 def values_of(table: Any, name: str) -> Any:
     """Return a column of a text file as numbers, truth values or times if all its cells are.
 
-    Codes such as 007, and columns that are no single kind, stay text. Columns of other files have
-    types of their own and stay as they are.
+    Codes such as 007, and columns that are no single kind, stay text. Columns that have a type
+    already, of other files or of a table whose columns were read before, stay as they are.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     cells, delimiter = texts_of(table, name), delimiter_in(table)
-    if delimiter is None:
+    if delimiter is None or cells.type != pa.string():
         return cells
     if cells.null_count == len(cells):
         return pa.chunked_array([pa.nulls(len(cells))])

@@ -1,4 +1,4 @@
-"""The command `apportion` and what it can do."""
+"""The command `apportion`, with its subcommands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMANDS = {
     "cluster": "Label the rows of a FOLDER of Parquet files on a Dask cluster.",
     "demo": "Make up a week of people in a smart home and label it from their diaries.",
 }
-"""The commands that are imported when they are asked for, and the first line of their help.
+"""The commands that are imported when they are run, and the first line of their help.
 
 Command NAME is the function NAME of the module `apportion.cli.NAME`. The line is repeated here
 because `apportion --help` shows it without importing numpy, scikit-learn or pyarrow.
@@ -79,7 +79,7 @@ def version() -> None:
 
 
 def _only_listed() -> None:
-    """Stand for a command in the list of all; `_LazyGroup` runs the real one."""
+    """Take the place of a command in the list of commands; `_LazyGroup` runs the real one."""
 
 
 for name, first_line in COMMANDS.items():

@@ -1,4 +1,4 @@
-"""What the command line says on stderr, and how it ends."""
+"""The console: messages on stderr, progress, and exit codes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def with_exit_codes(command: Command) -> Command:
     """Return a command whose failures are one paragraph on stderr and a documented exit code."""
 
     @wraps(command)
-    def careful(*args: Any, **kwargs: Any) -> Any:
+    def guarded_command(*args: Any, **kwargs: Any) -> Any:
         try:
             return command(*args, **kwargs)
         except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -52,14 +52,14 @@ def with_exit_codes(command: Command) -> Command:
         except KeyboardInterrupt:
             _end("interrupted; no file is left half written", INTERRUPTED)
         except CommandLineError as error:
-            words = f"{error} 'apportion {command.__name__} -h' lists the options."
-            _end(words, BAD_COMMAND)
+            _end(f"{error} 'apportion {command.__name__} -h' lists the options.", BAD_COMMAND)
         except OutputError as error:
             _end(in_options(error.args[0] if error.args else ""), BAD_OUTPUT)
         except MemoryError as error:
             _end(str(error) or "not enough memory", NO_MEMORY)
         except OSError as error:
-            _end(_in_words(error), BAD_INPUT)
+            name = f"{error.filename} cannot be used: " if error.filename else ""
+            _end(f"{name}{_reason(error)}", BAD_INPUT)
         except InputError as error:
             _end(error.rendered(OPTIONS), BAD_INPUT)
         except (ValueError, ModuleNotFoundError) as error:
@@ -73,7 +73,7 @@ def with_exit_codes(command: Command) -> Command:
                 OUR_FAULT,
             )
 
-    return careful  # type: ignore[return-value]
+    return guarded_command  # type: ignore[return-value]
 
 
 def _end(message: str, code: int) -> NoReturn:
@@ -82,16 +82,18 @@ def _end(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _in_words(error: OSError) -> str:
+def _reason(error: OSError) -> str:
+    """Return why the operating system refused something, as part of a sentence."""
     reason = error.strerror or str(error)
-    if not error.filename:
-        return reason
-    return f"{error.filename} cannot be used: {reason[:1].lower()}{reason[1:]}"
+    return f"{reason[:1].lower()}{reason[1:]}"
 
 
 @contextmanager
 def on_stdout() -> Iterator[None]:
-    """Write to stdout, to the end. A reader who has had enough is no failure, a full disk is."""
+    """Write to stdout, and flush it at the end of the block.
+
+    It is no failure if the reader closes the pipe; a full disk is one.
+    """
     if sys.stdout is None:
         raise OutputError("stdout is closed. Name a file with --output.")
     try:
@@ -101,34 +103,33 @@ def on_stdout() -> Iterator[None]:
         # What is still buffered, and what else is written, goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise OutputError(f"stdout cannot be written: {reason[:1].lower()}{reason[1:]}.") from error
+        raise OutputError(f"stdout cannot be written: {_reason(error)}.") from error
 
 
 def print_out(text: str) -> None:
-    """Print data, as opposed to what is said about them."""
+    """Print data on stdout; messages about them go to stderr."""
     with on_stdout():
         print(text)
 
 
 def print_notes(notes: Iterable[str], quiet: bool, title: str = "") -> None:
-    """Say what was found, one thing a line."""
-    lines = [] if quiet else list(notes)
+    """Print notes on stderr, one per line, with the options in place of parameters."""
+    lines = [] if quiet else [printable(in_options(note)) for note in notes]
     if title and lines:
         console.print(title)
     for line in lines:
-        console.print(f"  {printable(line)}" if title else printable(line))
+        console.print(f"  {line}" if title else line)
 
 
 @contextmanager
 def print_log(quiet: bool) -> Iterator[None]:
-    """Say what the library logs."""
+    """Print what the library logs until the end of the block."""
 
-    class Saying(logging.Handler):
+    class NoteHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             print_notes([record.getMessage()], quiet)
 
-    log, handler = logging.getLogger("apportion"), Saying()
+    log, handler = logging.getLogger("apportion"), NoteHandler()
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)
@@ -140,14 +141,14 @@ def print_log(quiet: bool) -> Iterator[None]:
 
 
 def printable(text: str) -> str:
-    r"""Return text with its control characters spelled out: they would command the terminal.
+    r"""Return text with its control characters escaped, so that the terminal does not obey them.
 
     Examples
     --------
     >>> print(printable("tv\x1b[31m"))
     tv\x1b[31m
     """
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 class _Options(Names):
@@ -177,11 +178,11 @@ OPTIONS = _Options(
     fewer_steps="Lower --alpha, or use --graph anchor, which takes no steps.",
     mean_map="Scale the features alike (--scale), or take another --prior.",
 )
-"""What the hints of the library call parameters, where it is not `--` and their name."""
+"""The options of parameters, if they are not `--` and the name of the parameter."""
 
 
 def in_options(note: object) -> str:
-    """Return what the library says in the words of the command line."""
+    """Return a text of the library with options in place of parameters."""
     return rendered(note, OPTIONS)
 
 
@@ -214,7 +215,7 @@ def _bars() -> Progress:
 
 
 class _Bars:
-    """A bar for the stage that is under way."""
+    """Show a bar for the stage that is running."""
 
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
@@ -222,7 +223,7 @@ class _Bars:
         self._task: Any = None
 
     def __call__(self, stage: str, done: float | None, detail: str = "") -> None:
-        """Take note of progress."""
+        """Show progress."""
         words = _joined(stage, detail)
         if stage != self._stage:
             if self._task is not None:
@@ -238,9 +239,10 @@ _AT_LEAST_EVERY = 30.0
 
 
 class _Lines:
-    """A line for every stage that begins later than a second after the first, and one every 30 s.
+    """Print a line for each stage that begins a second or more after the first, and every 30 s.
 
-    Lines between stages come from a thread of their own: a stage may report nothing for long.
+    The lines every 30 s come from a thread of their own, because a stage may report nothing for
+    long.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -250,7 +252,7 @@ class _Lines:
         self._over = threading.Event()
 
     def __call__(self, stage: str, done: float | None, detail: str = "") -> None:
-        """Take note of progress."""
+        """Show progress."""
         before, self._now = self._now[0], (stage, done, detail)
         if stage == before:
             return
@@ -260,7 +262,7 @@ class _Lines:
 
     @contextmanager
     def kept_up(self) -> Iterator[None]:
-        """Print the stage under way every 30 s, until the end of the block."""
+        """Print the running stage every 30 s, until the end of the block."""
         thread = threading.Thread(target=self._keep_up, daemon=True)
         thread.start()
         try:
@@ -275,7 +277,7 @@ class _Lines:
                 self._print(self.state())
 
     def state(self) -> str:
-        """Return the stage under way, and how far it is, in words."""
+        """Return the running stage, and how much of it is done, in words."""
         stage, done, detail = self._now
         words = _joined(stage, detail)
         if done is None:
@@ -292,7 +294,7 @@ def _joined(stage: str, detail: str) -> str:
 
 
 def _time_left(seconds: float, done: float) -> str:
-    """Return how long the rest will take if it goes on as it did, in words; empty if unknown.
+    """Return how long the rest will take at the same speed, in words; empty if unknown.
 
     Examples
     --------

@@ -1,51 +1,64 @@
-"""`apportion demo`: a week in a smart home, from files to labels, held against the truth."""
+"""`apportion demo`: a week in a smart home, from files to labels, compared with the truth."""
+
+# ruff: noqa: RUF009  (`option` and `argument` return fields)
 
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import typer
 
 from apportion._io.atomic_write import Outputs, require_writable
 from apportion._utils.typing import BoolArray
 from apportion.cli.console import console, with_exit_codes
-from apportion.cli.label import label_file
-from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, OutputOptions
+from apportion.cli.label import MoreFiles, label_file
+from apportion.cli.options import (
+    FeatureOptions,
+    KnownOptions,
+    MethodOptions,
+    OutputOptions,
+    argument,
+    option,
+    with_groups,
+)
 from apportion.datasets import SmartHome, make_smart_home
 from apportion.exceptions import counted
-from apportion.labeling.rows import Labeled
+from apportion.labeling.rows import RowLabels, is_known
 from apportion.supervision.diary import UNKNOWN
 
 
+@dataclass(kw_only=True)
+class DemoOptions:
+    """The week to make up."""
+
+    folder: Path = argument(Path("apportion-demo"), "Where the demo's files are written.")
+    days: int = option(7, "Days to make up.", min=1)
+    participants: int = option(3, "People to make up.", min=1)
+    minutes: int = option(5, "Minutes a window lasts.", min=1)
+    seed: int = option(0, "Seed of the made-up week.")
+    force: bool = option(False, "Replace the files of an earlier demo.", "--force")
+
+
 @with_exit_codes
-def demo(
-    folder: Annotated[
-        Path, typer.Argument(help="Where the demo's files are written.", readable=False)
-    ] = Path("apportion-demo"),
-    days: Annotated[int, typer.Option(min=1, help="Days to make up.")] = 7,
-    participants: Annotated[int, typer.Option(min=1, help="People to make up.")] = 3,
-    minutes: Annotated[int, typer.Option(min=1, help="Minutes a window lasts.")] = 5,
-    seed: Annotated[int, typer.Option(help="Seed of the made-up week.")] = 0,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the files of an earlier demo.")
-    ] = False,
-) -> None:
+@with_groups
+def demo(options: DemoOptions) -> None:
     """Make up a week of people in a smart home and label it from their diaries.
 
     Writes windows.csv, diary.csv, truth.csv, labels.csv and report.html to FOLDER, shows the
     command that made the labels, and says how close these came to the truth, which that command
     never saw.
     """
+    folder, days, minutes, force = options.folder, options.days, options.minutes, options.force
     labels, report = folder / "labels.csv", folder / "report.html"
+    participants = options.participants
     people = "1 made-up person" if participants == 1 else f"{participants} made-up people"
     with Outputs(force=force) as outputs:
         outputs.make_folder(folder)
         for name in ("windows.csv", "diary.csv", "truth.csv", "labels.csv", "report.html"):
             require_writable(folder / name, force=force)
-        home = make_smart_home(days, participants, seed=seed, minutes=minutes)
+        home = make_smart_home(days, participants, seed=options.seed, minutes=minutes)
         files = home.write_with(outputs, folder)
         outputs.place()  # they are read next, and go again if they cannot be labeled
         console.print(
@@ -55,24 +68,23 @@ def demo(
         words = ["apportion", "label", files.windows, "--diary", files.diary, "--output", labels]
         command = shlex.join(map(str, [*words, "--report", report, *["--force"] * force]))
         console.print(f"$ {command}\n")
-        found = label_file(
-            files.windows,
-            KnownOptions(diary=files.diary),
+        labeled = label_file(
+            KnownOptions(readings=files.windows, diary=files.diary),
             FeatureOptions(),
             MethodOptions(),
             OutputOptions(output=labels, force=force),
-            report=report,
-            command=command,
+            MoreFiles(report=report),
+            command,
         )
-    _tell_truth(home, found)
+    _print_accuracy(home, labeled.labels)
     console.print(f"\nTo see the days, the totals and why each label: open {report} in a browser.")
 
 
-def _tell_truth(home: SmartHome, found: Labeled) -> None:
-    """Say how many labels are right, and how many a simpler rule would get right."""
-    labeled = np.array([one is not None for one in found.labels.tolist()])
-    unbagged = labeled & np.array(["unbagged" in codes for codes in found.reasons.tolist()])
-    right = found.labels == home.reported
+def _print_accuracy(home: SmartHome, labels: RowLabels) -> None:
+    """Print how many labels are right, and how many a simpler rule would get right."""
+    labeled = is_known(labels.labels)
+    unbagged = labeled & np.array(["unbagged" in codes for codes in labels.reasons.tolist()])
+    right = labels.labels == home.reported
     most = max(home.activities.tolist(), key=home.activities.tolist().count)
     console.print("\nCompared with the truth, which no command above has read:")
     console.print(f"  {_share(right, labeled)} labeled windows are right{_in_nights(home)}")
@@ -86,7 +98,7 @@ def _tell_truth(home: SmartHome, found: Labeled) -> None:
 
 
 def _in_nights(home: SmartHome) -> str:
-    """Return what counts as right where a diary never tells what was done."""
+    """Return what counts as right for time that a diary never reports."""
     if not (home.reported != home.activities).any():
         return ""
     return f", {UNKNOWN!r} being right in the nights that one person never reports"

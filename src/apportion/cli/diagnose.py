@@ -2,95 +2,67 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from dataclasses import dataclass
 
-import numpy as np
-import typer
-
-import apportion
-from apportion.cli.console import print_notes, print_out, stages, with_exit_codes
-from apportion.cli.inputs import read_inputs
-from apportion.cli.options import KnownOptions, with_groups
-from apportion.cli.summary import as_json
+from apportion.cli.calls import read_supervised
+from apportion.cli.console import OPTIONS, print_notes, print_out, stages, with_exit_codes
+from apportion.cli.options import KnownOptions, option, with_groups
 from apportion.exceptions import name_some
+from apportion.labeling._summary import as_json, diagnosis_summary
 from apportion.report._glossary import Explanations
 from apportion.supervision.diagnosis import Diagnosis
 from apportion.supervision.diagnosis import diagnose as diagnosis_of
 
 
+@dataclass(kw_only=True)
+class PrintOptions:
+    """How findings are printed."""
+
+    json: bool = option(False, "Print the findings as JSON.", "--json")
+    quiet: bool = option(False, "Print the findings only.", "--quiet", "-q")
+
+
 @with_exit_codes
 @with_groups
-def diagnose(
-    readings: Annotated[
-        Path,
-        typer.Argument(
-            help="The rows: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file.",
-            metavar="READINGS",
-            show_default=False,
-            readable=False,
-        ),
-    ],
-    known: KnownOptions,
-    json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the findings only.")] = False,
-) -> None:
+def diagnose(known: KnownOptions, out: PrintOptions) -> None:
     """Show which classes the totals, or the diary, of READINGS can and cannot tell apart.
 
     Nothing is labeled and no feature is looked at. An information index near 0 means that all
     bags, or the diary's entries, are alike; 1 that each of them holds one class only.
     """
-    with stages(quiet):
-        inputs = read_inputs(readings, known)
-    explain = Explanations(inputs.bag_word)
-    print_notes(explain.lines(inputs.bag_word), quiet or json)
-    print_notes(inputs.rules, quiet, "rules, each an option:")
-    print_notes(inputs.notes, quiet)
-    found = diagnosis_of(inputs.known.bags, inputs.known.totals, y=inputs.known.given)
-    if not json:
-        print_out("\n".join(_in_words(found, explain)))
-        return
-    classes = [str(label) for label in found.classes.tolist()]
-    pairs = [
-        {"classes": [classes[g], classes[h]], "information_index": float(found.pairwise[g, h])}
-        for g in range(len(classes))
-        for h in range(g + 1, len(classes))
-        if np.isfinite(found.pairwise[g, h])
-    ]
-    answer = {
-        "apportion": apportion.__version__,
-        "classes": classes,
-        "information_index": found.index,
-        "absent_classes": [str(label) for label in found.absent],
-        "rank": found.rank,
-        "smallest_singular_value": found.smallest_singular_value,
-        "pairs": pairs,
-        "uninformative": found.uninformative,
-        "findings": list(found.findings),
-        "rules": inputs.rules,
-        "notes": inputs.notes,
-    }
-    print_out(as_json(answer))
+    with stages(out.quiet):
+        task = read_supervised(known)
+    explain = Explanations(task.bag_word)
+    print_notes(explain.lines(task.bag_word), out.quiet or out.json)
+    print_notes(task.rules, out.quiet, "rules, each an option:")
+    print_notes(task.notes, out.quiet)
+    supervision = task.supervision
+    diagnosis = diagnosis_of(supervision.bags, supervision.totals, y=supervision.given)
+    if out.json:
+        print_out(as_json(diagnosis_summary(diagnosis, task.rules, task.notes), OPTIONS))
+    else:
+        print_out("\n".join(_in_words(diagnosis, explain)))
 
 
-def _in_words(found: Diagnosis, explain: Explanations) -> list[str]:
+def _in_words(diagnosis: Diagnosis, explain: Explanations) -> list[str]:
     """Return what the totals can tell apart, the plainest first."""
-    lines = list(found.findings) or [
+    lines = list(diagnosis.findings) or [
         f"No two classes stand in the same, or almost the same, ratio in every {explain.bag}."
     ]
-    if len(found.classes) > 2 and found.hardest_pair is not None:
-        index, one, other = found.hardest_pair
+    if len(diagnosis.classes) > 2 and diagnosis.hardest_pair is not None:
+        index, first, second = diagnosis.hardest_pair
         lines.append(
-            f"Hardest to tell apart: {one!r} and {other!r}, information index {index:.3f}"
+            f"Hardest to tell apart: {first!r} and {second!r}, information index {index:.3f}"
             f"{explain('information index')}."
         )
-    n_present = len(found.classes) - len(found.absent)
+    n_present = len(diagnosis.classes) - len(diagnosis.absent)
     lines.append(
-        f"All classes: information index {found.index:.3f}{explain('information index')}, rank "
-        f"{found.rank} of {n_present}{explain('rank')}, smallest singular value "
-        f"{found.smallest_singular_value:.3g} (near 0, small errors in the totals do much harm)."
+        f"All classes: information index {diagnosis.index:.3f}{explain('information index')}, rank "
+        f"{diagnosis.rank} of {n_present}{explain('rank')}, smallest singular value "
+        f"{diagnosis.smallest_singular_value:.3g} (near 0, small errors in the totals do much "
+        "harm)."
     )
-    if found.absent:
-        names = name_some(map(repr, found.absent), 12)
+    if diagnosis.absent:
+        names = name_some(map(repr, diagnosis.absent), 12)
         lines.append(f"Not counted, because all their totals are 0: {names}.")
     return lines

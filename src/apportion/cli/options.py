@@ -1,11 +1,13 @@
-"""The options that commands share, in groups."""
+"""The options of the commands, in groups that commands share."""
+
+# ruff: noqa: RUF009  (`option` and `argument` return fields)
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -13,331 +15,255 @@ import typer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+REQUIRED: Any = MISSING
+"""The default of an option or argument that must be given."""
+
+_INFO = "typer"
+
+
+def option(default: Any, help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """Return a field of a group that is an option of the command line.
+
+    Parameters
+    ----------
+    default : object
+        Its default, or `REQUIRED`.
+    help : str
+        What it is for.
+    *names : str
+        Its names, if not `--` and the name of the field.
+    panel : str, optional
+        The panel of the help that lists it.
+    **more
+        Further parameters of `typer.Option`.
+    """
+    info = typer.Option(*names, help=help, rich_help_panel=panel, readable=False, **more)
+    return field(default=default, metadata={_INFO: info})
+
+
+def argument(default: Any, help: str, metavar: str | None = None) -> Any:
+    """Return a field of a group that is an argument of the command line."""
+    shown = default is not REQUIRED
+    info = typer.Argument(help=help, metavar=metavar, show_default=shown, readable=False)
+    return field(default=default, metadata={_INFO: info})
 
 
 def with_groups(command: Command) -> Command:
-    """Return a command whose parameters of a dataclass are one option for each of its fields."""
-    hints = get_type_hints(command, include_extras=True)
-    plain: list[inspect.Parameter] = []
-    groups: dict[str, Any] = {}
-    for name, parameter in inspect.signature(command).parameters.items():
-        kind = hints[name]
-        if not is_dataclass(kind):
-            plain.append(parameter.replace(annotation=kind, kind=_KEYWORD))
-            continue
-        groups[name] = kind
-        inner = get_type_hints(kind, include_extras=True)
-        plain += [
-            inspect.Parameter(
-                field.name, _KEYWORD, default=field.default, annotation=inner[field.name]
-            )
-            for field in fields(kind)
-        ]
+    """Return a command that has an option for each field of the groups that it takes."""
+    hints = get_type_hints(command)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters = [
+        inspect.Parameter(
+            item.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if item.default is MISSING else item.default,
+            annotation=Annotated[get_type_hints(group)[item.name], item.metadata[_INFO]],
+        )
+        for group in groups.values()
+        for item in fields(group)
+    ]
 
     @wraps(command)
-    def flat(**given: Any) -> Any:
-        for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-        return command(**given)
+    def flat(**values: Any) -> Any:
+        return command(
+            **{
+                name: group(**{item.name: values[item.name] for item in fields(group)})
+                for name, group in groups.items()
+            }
+        )
 
-    flat.__signature__ = inspect.Signature(plain)  # type: ignore[attr-defined]
-    flat.__annotations__ = {p.name: p.annotation for p in plain}
+    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    flat.__annotations__ = {item.name: item.annotation for item in parameters}
     return flat  # type: ignore[return-value]
 
 
-def _option(panel: str, help: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+_bags, _rule, _times, _feature, OUTPUT, _method = (
+    partial(option, panel=panel)
+    for panel in ("Bags", "Diary rules", "Times", "Features", "Output", "Method")
+)
+READINGS = "The rows: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file."
 
 
-_BAGS, _DIARY, _TIMES = "Bags", "Diary rules", "Times"
-_FEATURES, _OUTPUT, _METHOD = "Features", "Output", "Method"
-
-
-@dataclass
+@dataclass(kw_only=True)
 class KnownOptions:
     """Where bags and totals come from."""
 
-    bags: Annotated[
-        str | None, _option(_BAGS, "Column of bag ids; empty = in no bag.", metavar="COLUMN")
-    ] = None
-    proportions: Annotated[
-        Path | None,
-        _option(
-            _BAGS,
-            "Table of the bags' totals (CSV, Parquet, .xlsx): one line per bag and one column per "
-            "class, or columns bag, class and share.",
-            metavar="TABLE",
-            readable=False,
-        ),
-    ] = None
-    diary: Annotated[
-        Path | None,
-        _option(
-            _BAGS,
-            "Diary (CSV, Parquet, .xlsx): participant, date (or start and end, or period), then "
-            "durations or shares: one column per activity, or columns activity and duration.",
-            metavar="DIARY",
-            readable=False,
-        ),
-    ] = None
-    given: Annotated[
-        list[str] | None,
-        _option(
-            _BAGS,
-            "Labels that are known: a column of the rows (empty = not known), or a table (CSV, "
-            "Parquet, .xlsx) with a column 'label' and the rows' ids or starts, such as corrected "
-            "labels.csv with 'yes' in a column 'given' where a label counts; may be repeated.",
-            metavar="COLUMN|TABLE",
-        ),
-    ] = None
-    unit: Annotated[
-        Literal["auto", "hours", "minutes", "seconds", "percent", "share", "count"],
-        _option(
-            _BAGS,
-            "What numbers without a unit are. auto: shares or percentages where they sum to 1 or "
-            "100; else hours in a diary, counts in a table of totals.",
-        ),
-    ] = "auto"
-    uncovered: Annotated[
-        Literal["unknown", "drop", "scale"],
-        _option(
-            _DIARY,
-            "Time an entry does not cover: a class 'unknown'; the entry is left out; or durations "
-            "are scaled up.",
-        ),
-    ] = "unknown"
-    blank: Annotated[
-        Literal["zero", "unknown"],
-        _option(
-            _DIARY,
-            "An empty cell: the activity did not happen, or nothing is known.",
-        ),
-    ] = "zero"
-    tolerance: Annotated[
-        str,
-        _option(
-            _DIARY,
-            "Minutes a duration may be off, to either side. auto: only what rounding explains.",
-            metavar="MINUTES",
-        ),
-    ] = "auto"
-    excess: Annotated[
-        Literal["error", "scale"],
-        _option(
-            _DIARY,
-            "Durations that exceed their period: an error, or scaled down.",
-        ),
-    ] = "error"
-    part: Annotated[
-        Literal["auto", "bounds", "scale", "drop"],
-        _option(
-            _DIARY,
-            "A period recorded in part: durations hold within bounds; the part is like the whole; "
-            "or it is left out below 95 %. auto: scale from 95 % on, bounds below.",
-        ),
-    ] = "auto"
-    covers: Annotated[
-        Literal["auto", "period", "recording"],
-        _option(
-            _DIARY,
-            "What an entry accounts for: its whole period, or only what was recorded. auto: what "
-            "the entries recorded in part sum to; the period where they do not say.",
-        ),
-    ] = "auto"
-    graphs: Annotated[
-        Literal["auto", "one", "each"],
-        _option(
-            _DIARY,
-            "One graph of all participants, or one for each. auto: one for each where more than a "
-            "twentieth of the time is 'unknown', which is something else for everybody.",
-        ),
-    ] = "auto"
-    diary_column: Annotated[
-        list[str] | None,
-        _option(
-            _DIARY,
-            "Which column of the diary is the participant, date, start, end, period, activity, "
-            "duration or note; may be repeated.",
-            metavar="ROLE=COLUMN",
-        ),
-    ] = None
-    participant: Annotated[
-        str | None, _option(_TIMES, "Column of participants in the rows.", metavar="COLUMN")
-    ] = None
-    start: Annotated[
-        str | None, _option(_TIMES, "Column of the windows' starts.", metavar="COLUMN")
-    ] = None
-    end: Annotated[
-        str | None, _option(_TIMES, "Column of the windows' ends.", metavar="COLUMN")
-    ] = None
-    window: Annotated[
-        str | None,
-        _option(_TIMES, "Length of every window, such as 30s or 1min.", metavar="LENGTH"),
-    ] = None
-    nonwear: Annotated[
-        str | None,
-        _option(_TIMES, "Column that is true where the sensor was not worn.", metavar="COLUMN"),
-    ] = None
-    timezone: Annotated[
-        str | None,
-        _option(
-            _TIMES,
-            "Zone of clock times, such as Europe/London; gives the 23- and 25-hour day. "
-            "Clock times are taken as they are if not given.",
-            metavar="ZONE",
-        ),
-    ] = None
-    day_start: Annotated[str, _option(_TIMES, "When a diary's day begins.", metavar="HH:MM")] = (
-        "00:00"
+    readings: Path = argument(REQUIRED, READINGS, "READINGS")
+    bags: str | None = _bags(None, "Column of bag ids; empty = in no bag.", metavar="COLUMN")
+    proportions: Path | None = _bags(
+        None,
+        "Table of the bags' totals (CSV, Parquet, .xlsx): one line per bag and one column per "
+        "class, or columns bag, class and share.",
+        metavar="TABLE",
     )
-    date_format: Annotated[
-        str | None,
-        _option(
-            _TIMES, "How dates are written, such as %d/%m/%Y. ISO if not given.", metavar="FORM"
-        ),
-    ] = None
-    time_format: Annotated[
-        str | None,
-        _option(_TIMES, "How times are written. ISO or seconds if not given.", metavar="FORM"),
-    ] = None
-    encoding: Annotated[
-        str | None,
-        _option(_BAGS, "Encoding of text files that are not UTF-8.", metavar="NAME"),
-    ] = None
+    diary: Path | None = _bags(
+        None,
+        "Diary (CSV, Parquet, .xlsx): participant, date (or start and end, or period), then "
+        "durations or shares: one column per activity, or columns activity and duration.",
+        metavar="DIARY",
+    )
+    given: list[str] | None = _bags(
+        None,
+        "Labels that are known: a column of the rows (empty = not known), or a table (CSV, "
+        "Parquet, .xlsx) with a column 'label' and the rows' ids or starts, such as corrected "
+        "labels.csv with 'yes' in a column 'given' where a label counts; may be repeated.",
+        metavar="COLUMN|TABLE",
+    )
+    unit: Literal["auto", "hours", "minutes", "seconds", "percent", "share", "count"] = _bags(
+        "auto",
+        "What numbers without a unit are. auto: shares or percentages where they sum to 1 or "
+        "100; else hours in a diary, counts in a table of totals.",
+    )
+    uncovered: Literal["unknown", "drop", "scale"] = _rule(
+        "unknown",
+        "Time an entry does not cover: a class 'unknown'; the entry is left out; or durations "
+        "are scaled up.",
+    )
+    blank: Literal["zero", "unknown"] = _rule(
+        "zero", "An empty cell: the activity did not happen, or nothing is known."
+    )
+    tolerance: str = _rule(
+        "auto",
+        "Minutes a duration may be off, to either side. auto: only what rounding explains.",
+        metavar="MINUTES",
+    )
+    excess: Literal["error", "scale"] = _rule(
+        "error", "Durations that exceed their period: an error, or scaled down."
+    )
+    part: Literal["auto", "bounds", "scale", "drop"] = _rule(
+        "auto",
+        "A period recorded in part: durations hold within bounds; the part is like the whole; "
+        "or it is left out below 95 %. auto: scale from 95 % on, bounds below.",
+    )
+    covers: Literal["auto", "period", "recording"] = _rule(
+        "auto",
+        "What an entry accounts for: its whole period, or only what was recorded. auto: what "
+        "the entries recorded in part sum to; the period where they do not say.",
+    )
+    graphs: Literal["auto", "one", "each"] = _rule(
+        "auto",
+        "One graph of all participants, or one for each. auto: one for each where more than a "
+        "twentieth of the time is 'unknown', which is something else for everybody.",
+    )
+    diary_column: list[str] | None = _rule(
+        None,
+        "Which column of the diary is the participant, date, start, end, period, activity, "
+        "duration or note; may be repeated.",
+        metavar="ROLE=COLUMN",
+    )
+    participant: str | None = _times(None, "Column of participants in the rows.", metavar="COLUMN")
+    start: str | None = _times(None, "Column of the windows' starts.", metavar="COLUMN")
+    end: str | None = _times(None, "Column of the windows' ends.", metavar="COLUMN")
+    window: str | None = _times(
+        None, "Length of every window, such as 30s or 1min.", metavar="LENGTH"
+    )
+    nonwear: str | None = _times(
+        None, "Column that is true where the sensor was not worn.", metavar="COLUMN"
+    )
+    timezone: str | None = _times(
+        None,
+        "Zone of clock times, such as Europe/London; gives the 23- and 25-hour day. Clock times "
+        "are taken as they are if not given.",
+        metavar="ZONE",
+    )
+    day_start: str = _times("00:00", "When a diary's day begins.", metavar="HH:MM")
+    date_format: str | None = _times(
+        None, "How dates are written, such as %d/%m/%Y. ISO if not given.", metavar="FORM"
+    )
+    time_format: str | None = _times(
+        None, "How times are written. ISO or seconds if not given.", metavar="FORM"
+    )
+    encoding: str | None = _bags(None, "Encoding of text files that are not UTF-8.", metavar="NAME")
 
-    def files(self, readings: Path) -> tuple[Path, ...]:
-        """Return the files that are read: the rows, what is known of their bags, and labels."""
-        named = (readings, self.diary, self.proportions, *map(Path, self.given or ()))
-        files = [path for path in named if path is not None]
-        return tuple(path for k, path in enumerate(files) if k == 0 or path.is_file())
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read: the rows, what is known of their bags, and labels."""
+        others = (self.diary, self.proportions, *map(Path, self.given or ()))
+        return (self.readings, *(path for path in others if path is not None and path.is_file()))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class FeatureOptions:
     """Which columns are features, and how."""
 
-    features: Annotated[
-        list[str] | None,
-        _option(
-            _FEATURES,
-            "Column to use, by name or pattern such as 'acc_*'; may be repeated. If not given, all "
-            "that are no ids or times.",
-            metavar="PATTERN",
-        ),
-    ] = None
-    exclude: Annotated[
-        list[str] | None,
-        _option(_FEATURES, "Column not to use; may be repeated.", metavar="PATTERN"),
-    ] = None
-    categorical: Annotated[
-        list[str] | None,
-        _option(
-            _FEATURES,
-            "Column of categories, also where they are numbers; may be repeated.",
-            metavar="COLUMN",
-        ),
-    ] = None
-    missing: Annotated[
-        Literal["median", "drop", "error"],
-        _option(
-            _FEATURES,
-            "A missing cell: the column's median stands in; the row is not labeled; or an error.",
-        ),
-    ] = "median"
-    scale: Annotated[
-        bool,
-        _option(_FEATURES, "Scale numbers to mean 0 and variance 1.", "--scale/--no-scale"),
-    ] = True
-    id: Annotated[
-        str | None,
-        _option(_FEATURES, "Column of row ids, which must differ.", metavar="COLUMN"),
-    ] = None
+    features: list[str] | None = _feature(
+        None,
+        "Column to use, by name or pattern such as 'acc_*'; may be repeated. If not given, all "
+        "that are no ids or times.",
+        metavar="PATTERN",
+    )
+    exclude: list[str] | None = _feature(
+        None, "Column not to use; may be repeated.", metavar="PATTERN"
+    )
+    categorical: list[str] | None = _feature(
+        None,
+        "Column of categories, also where they are numbers; may be repeated.",
+        metavar="COLUMN",
+    )
+    missing: Literal["median", "drop", "error"] = _feature(
+        "median",
+        "A missing cell: the column's median stands in; the row is not labeled; or an error.",
+    )
+    scale: bool = _feature(True, "Scale numbers to mean 0 and variance 1.", "--scale/--no-scale")
+    id: str | None = _feature(None, "Column of row ids, which must differ.", metavar="COLUMN")
 
 
-@dataclass
-class OutputOptions:
-    """Where the answer goes."""
+@dataclass(kw_only=True)
+class WriteOptions:
+    """Where a table goes."""
 
-    output: Annotated[
-        Path | None,
-        _option(
-            _OUTPUT,
-            "File to write, .csv or .parquet. CSV on stdout if not given.",
-            "--output",
-            "-o",
-            metavar="FILE",
-            readable=False,
-        ),
-    ] = None
-    force: Annotated[bool, _option(_OUTPUT, "Replace files that are there.", "--force")] = False
-    all_columns: Annotated[
-        bool,
-        _option(_OUTPUT, "Keep every column of the rows, not only ids and times.", "--all-columns"),
-    ] = False
-    abstain_below: Annotated[
-        float | None,
-        _option(
-            _OUTPUT,
-            "Leave rows without a label, reason 'uncertain', whose confidence is below this number "
-            "from 0 to 1. The confidence ranks rows; it is no probability.",
-            metavar="P",
-        ),
-    ] = None
-    json: Annotated[
-        bool, _option(_OUTPUT, "Print a summary as JSON on stdout; needs --output.", "--json")
-    ] = False
-    quiet: Annotated[bool, _option(_OUTPUT, "Say only what went wrong.", "--quiet", "-q")] = False
+    output: Path | None = OUTPUT(
+        None,
+        "File to write, .csv or .parquet. CSV on stdout if not given.",
+        "--output",
+        "-o",
+        metavar="FILE",
+    )
+    force: bool = OUTPUT(False, "Replace files that are there.", "--force")
+    quiet: bool = OUTPUT(False, "Say only what went wrong.", "--quiet", "-q")
 
 
-@dataclass
+@dataclass(kw_only=True)
+class OutputOptions(WriteOptions):
+    """Where the labeled table goes, and what it holds."""
+
+    all_columns: bool = OUTPUT(
+        False, "Keep every column of the rows, not only ids and times.", "--all-columns"
+    )
+    abstain_below: float | None = OUTPUT(
+        None,
+        "Leave rows without a label, reason 'uncertain', whose confidence is below this number "
+        "from 0 to 1. The confidence ranks rows; it is no probability.",
+        metavar="P",
+    )
+    json: bool = OUTPUT(False, "Print a summary as JSON on stdout; needs --output.", "--json")
+
+
+@dataclass(kw_only=True)
 class MethodOptions:
     """How labels are found."""
 
-    graph: Annotated[
-        Literal["auto", "knn", "anchor", "rbf"],
-        _option(
-            _METHOD,
-            "Graph of similar rows; auto chooses by the number of rows.",
-        ),
-    ] = "auto"
-    alpha: Annotated[float, _option(_METHOD, "How far labels travel, between 0 and 1.")] = 0.5
-    decode: Annotated[
-        Literal["quota", "threshold"],
-        _option(
-            _METHOD,
-            "quota keeps every bag's totals; threshold takes every row's most likely class.",
-        ),
-    ] = "quota"
-    neighbors: Annotated[
-        int | None,
-        _option(
-            _METHOD,
-            "Nearest rows that every row is tied to, 10 if not given; with --graph auto or knn.",
-            min=1,
-        ),
-    ] = None
-    prior: Annotated[
-        Literal["meanmap", "invcal"] | None,
-        _option(
-            _METHOD,
-            "Method that is fitted first; soft labels keep near its own. None if not given.",
-        ),
-    ] = None
-    prior_weight: Annotated[
-        float | None,
-        _option(_METHOD, "How near they keep to it. 0.1 with --prior if not given.", min=0.0),
-    ] = None
-    probes: Annotated[
-        int,
-        _option(
-            _METHOD,
-            "The most random starts to compare where totals may admit several answers.",
-            min=0,
-        ),
-    ] = 8
-    max_iter: Annotated[int, _option(_METHOD, "The most iterations of a run.", min=1)] = 2000
-    tol: Annotated[
-        float, _option(_METHOD, "How exact soft labels are; larger is faster.", min=0.0)
-    ] = 1e-8
-    seed: Annotated[int, _option(_METHOD, "Seed of random starts.", min=0, max=2**32 - 1)] = 0
+    graph: Literal["auto", "knn", "anchor", "rbf"] = _method(
+        "auto", "Graph of similar rows; auto chooses by the number of rows."
+    )
+    alpha: float = _method(0.5, "How far labels travel, between 0 and 1.")
+    decode: Literal["quota", "threshold"] = _method(
+        "quota", "quota keeps every bag's totals; threshold takes every row's most likely class."
+    )
+    neighbors: int | None = _method(
+        None,
+        "Nearest rows that every row is tied to, 10 if not given; with --graph auto or knn.",
+        min=1,
+    )
+    prior: Literal["meanmap", "invcal"] | None = _method(
+        None, "Method that is fitted first; soft labels keep near its own. None if not given."
+    )
+    prior_weight: float | None = _method(
+        None, "How near they keep to it. 0.1 with --prior if not given.", min=0.0
+    )
+    probes: int = _method(
+        8, "The most random starts to compare where totals may admit several answers.", min=0
+    )
+    max_iter: int = _method(2000, "The most iterations of a run.", min=1)
+    tol: float = _method(1e-8, "How exact soft labels are; larger is faster.", min=0.0)
+    seed: int = _method(0, "Seed of random starts.", min=0, max=2**32 - 1)

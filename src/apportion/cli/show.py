@@ -1,4 +1,4 @@
-"""Given against assigned, on a terminal."""
+"""Tables of given against assigned totals, on a terminal."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from apportion._utils.typing import FloatArray
 from apportion.bag_report import BagReport
 from apportion.cli.console import console, printable
 from apportion.exceptions import counted, plural
-from apportion.labeling.rows import REASONS, Labeled, places_among, reasons_of
+from apportion.labeling.rows import REASONS, LabeledRows, places_among, reasons_of
 from apportion.report._glossary import Explanations
 
 _MOST_BAGS = 12
 
 
-def show_report(found: Labeled, explain: Explanations) -> None:
+def show_report(labels: LabeledRows, explain: Explanations) -> None:
     """Print given against assigned rows, by class and by bag, and how many rows have a reason."""
     console.print()
-    console.print(_by_class(found, explain.bag))
+    console.print(_by_class(labels, explain.bag))
     _print_lines(explain.lines("confidence", "mass"))
-    show_bags(found.report, explain, "; --json lists all")
-    for code, count in reasons_of(found).items():
+    show_bags(labels.report, explain, "; --json lists all")
+    for code, count in reasons_of(labels).items():
         console.print(f"{code}, {counted(count, 'row')}: {REASONS[code]}")
 
 
@@ -47,22 +47,22 @@ def _print_lines(lines: Sequence[str]) -> None:
         console.print(f"  {line}")
 
 
-def _by_class(found: Labeled, bag: str) -> Table:
+def _by_class(labels: LabeledRows, bag: str) -> Table:
     """Return one line per class."""
-    report = found.report
+    report = labels.report
     table = _table(f"rows in {plural(bag)}, by class", ("class", "given", "assigned", "confidence"))
     low, high = report.lower.sum(axis=0), report.upper.sum(axis=0)
     counts = report.assigned[report.decode].sum(axis=0)
-    place = places_among(found.labels, report.classes)
+    codes = places_among(labels.labels, report.classes)
     for h, name in enumerate(map(str, report.classes.tolist())):
-        mine = place == h
-        sure = f"{np.mean(found.confidence[mine]):.2f}" if mine.any() else "–"
-        table.add_row(printable(name), _span(low[h], high[h]), f"{counts[h]:,}", sure)
+        rows = codes == h
+        mean = f"{np.mean(labels.confidence[rows]):.2f}" if rows.any() else "–"
+        table.add_row(printable(name), _span(low[h], high[h]), f"{counts[h]:,}", mean)
     return table
 
 
 def _by_bag(report: BagReport, bag: str) -> tuple[Table, list[str]]:
-    """Return one line per bag, every class where that fits, else what is off; and new words."""
+    """Return one line per bag, and words to explain: every class if that fits, else what is off."""
     classes = [printable(str(label)) for label in report.classes.tolist()]
     names = [printable(str(bag)) for bag in report.ids[:_MOST_BAGS]]
     counts = report.assigned[report.decode]
@@ -96,8 +96,8 @@ def _farthest_off(off: FloatArray, classes: list[str]) -> list[str]:
 
 def _table(title: str, columns: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
-    for place, name in enumerate(columns):
-        right = place > 0
+    for position, name in enumerate(columns):
+        right = position > 0
         table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
     return table
 

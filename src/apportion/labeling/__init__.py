@@ -1,1 +1,6 @@
-"""A table and what is known of its rows in, a labeled table out."""
+"""Label the rows of a table: what the command line does, callable from Python."""
+
+from apportion.labeling.predict import predict_table
+from apportion.labeling.table import LabeledTable, PredictedTable, label_table
+
+__all__ = ["LabeledTable", "PredictedTable", "label_table", "predict_table"]

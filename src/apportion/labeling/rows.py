@@ -1,11 +1,12 @@
-"""The whole job: rows and what is known of their bags in, a labeled row with a reason out."""
+"""Label rows of features from what is known of their bags, each with a mass and a reason."""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from apportion._utils.progress import several_runs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, joined_reports, report_bags
 from apportion.estimators import LPLLP
-from apportion.exceptions import InputError, SupervisionError, message_of
+from apportion.exceptions import SupervisionError, message_of
 from apportion.graphs import KNNGraph
 from apportion.supervision.bags import match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
@@ -35,7 +36,8 @@ REASONS = {
     "outside-interval": "more or fewer rows have this label than the totals allow",
     "uncertain": "not labeled: the confidence is below what was asked for",
     "missing-features": "the row has less than half of the features that rows usually have, the "
-    "others being filled in; or, with --missing drop, it lacks one and is not labeled",
+    "others being filled in; or, where rows with a missing cell are dropped, it lacks one and is "
+    "not labeled",
     "unseen-category": "a feature of the row has a value that no fitted row has",
     "non-wear": "not labeled: the sensor was not worn",
     "no-totals": "not labeled: there are no totals for its participant",
@@ -53,11 +55,11 @@ class Supervision:
     bags : ndarray of shape (n_samples,)
         Bag ids; None = in no bag.
     totals : Totals
-        The bags' totals.
+        The totals of the bags.
     given : ndarray of shape (n_samples,), or None
         Labels that are known; None = not known.
     groups : ndarray of shape (n_samples,), or None
-        Rows of different groups are labeled apart, each group on a graph of its own.
+        Rows of different groups are labeled separately, each group on a graph of its own.
     left_out : dict of str to ndarray of bool
         Rows that are not labeled, by reason code.
     """
@@ -68,9 +70,43 @@ class Supervision:
     groups: AnyArray | None
     left_out: Mapping[str, BoolArray]
 
+    @property
+    def bagged(self) -> BoolArray:
+        """Which rows are in a bag."""
+        return is_known(self.bags)
+
+    @property
+    def labeled(self) -> BoolArray:
+        """Which rows have a given label."""
+        if self.given is None:
+            return np.zeros(len(self.bags), dtype=bool)
+        return np.array([not is_missing(label) for label in self.given.tolist()], dtype=bool)
+
+    def by_group(self, chosen: BoolArray) -> Iterator[tuple[Any, IntArray, Supervision]]:
+        """Yield each group, its chosen rows, and what is known of them.
+
+        If some rows are not chosen, masses of whole bags become shares, which hold for the chosen
+        rows of a bag too.
+        """
+        totals = self.totals
+        # Rows that are left out, because the sensor was not worn or a cell is missing, are taken to
+        # be like the rest of their bag. Counts would no longer sum to the rows that remain.
+        if not chosen.all() and totals.unit == "mass":
+            totals = _as_shares(totals, self.bags)
+        n = len(self.bags)
+        groups = np.full(n, None, dtype=object) if self.groups is None else self.groups
+        names = list(dict.fromkeys(groups.tolist()))
+        codes = positions(groups, names)
+        order = np.argsort(codes, kind="stable")
+        ends = np.searchsorted(codes[order], np.arange(1, len(names)))
+        for name, members in zip(names, np.split(order, ends), strict=True):
+            rows = members[chosen[members]]
+            given = None if self.given is None else self.given[rows]
+            yield name, rows, Supervision(self.bags[rows], totals, given, None, {})
+
 
 @dataclass(frozen=True)
-class Answer:
+class RowLabels:
     """Labels of rows.
 
     Attributes
@@ -95,19 +131,19 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Labeled(Answer):
+class LabeledRows(RowLabels):
     """Labels of rows that were fitted.
 
     Attributes
     ----------
     report : BagReport
-        Given against assigned.
+        Given against assigned totals.
     models : dict
-        The fitted models, by group; the key is None where there is one.
+        The fitted models, by group; the key is None if there is one.
     rows : dict
-        Which rows each of them was fitted on.
+        The rows that each of them was fitted on.
     notes : tuple of str
-        What the models warned of, and why their graph is not one of nearest neighbors.
+        Warnings of the models, and why their graph is not one of nearest neighbors.
     """
 
     report: BagReport
@@ -118,70 +154,67 @@ class Labeled(Answer):
 
 def label_rows(
     X: FloatArray,
-    known: Supervision,
+    supervision: Supervision,
     model: LPLLP | None = None,
     marks: Mapping[str, BoolArray] | None = None,
     abstain_below: float | None = None,
-) -> Labeled:
-    """Return a label, its mass and a reason for every row.
+) -> LabeledRows:
+    """Label every row of features, with its mass and a reason.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
         The rows.
-    known : Supervision
+    supervision : Supervision
         What is known of them.
     model : LPLLP, optional
-        What to fit; a copy of it is.
+        The estimator; a clone of it is fitted.
     marks : mapping of str to ndarray of bool, optional
-        More reason codes, and the rows they hold for.
+        More reason codes, and the rows that they hold for.
     abstain_below : float, optional
-        Rows whose confidence is below this get no label and the reason `uncertain`; labels that
-        were given stay. The report still counts them: totals speak of all rows.
+        Rows whose confidence is below this number get no label and the reason `uncertain`; given
+        labels stay. The report still counts these rows, because totals are about all rows.
+
+    Returns
+    -------
+    LabeledRows
 
     Examples
     --------
     >>> X = np.array([[0.0], [0.1], [5.0], [0.2], [5.1], [5.2]])
     >>> totals = Totals.from_counts({"mon": {"sleep": 2, "tv": 1}, "tue": {"sleep": 1, "tv": 1}})
     >>> bags = np.array(["mon", "mon", "mon", "tue", "tue", None], dtype=object)
-    >>> found = label_rows(X, Supervision(bags, totals, None, None, {}))
-    >>> found.labels.tolist(), found.reasons.tolist()
+    >>> labeled = label_rows(X, Supervision(bags, totals, None, None, {}))
+    >>> labeled.labels.tolist(), labeled.reasons.tolist()
     (['sleep', 'sleep', 'tv', 'sleep', 'tv', 'tv'], ['', '', '', '', '', 'unbagged'])
     """
     model = LPLLP(random_state=0) if model is None else model
-    n, classes = len(X), known.totals.classes
+    n, classes = len(X), supervision.totals.classes
     marked = {code: np.zeros(n, dtype=bool) for code in REASONS}
-    for code, which in {**known.left_out, **(marks or {})}.items():
-        marked[code] |= which
-    out = np.zeros(n, dtype=bool)
-    for which in known.left_out.values():
-        out |= which
+    for code, mask in {**supervision.left_out, **(marks or {})}.items():
+        marked[code] |= mask
+    chosen = ~np.any([np.zeros(n, dtype=bool), *supervision.left_out.values()], axis=0)
     labels = np.full(n, None, dtype=object)
     masses = np.full((n, len(classes)), np.nan)
     models: dict[Any, LPLLP] = {}
     fitted_rows: dict[Any, IntArray] = {}
     notes: list[str] = []
-    if out.any() and known.totals.unit == "mass":
-        known = replace(known, totals=_shares_of(known.totals, known.bags))
-    groups = _groups(known.groups, ~out)
+    groups = list(supervision.by_group(chosen))
     with several_runs("labeling", "participant", len(groups)) as next_run:
-        for group, rows in groups:
+        for group, rows, known in groups:
             next_run()
-            part = _Part(known, rows)
-            if not part.has_supervision:
+            if not (known.bagged | known.labeled).any():
                 marked["no-totals"][rows] = True
                 continue
-            try:
-                fitted, told = part.fit(clone(model), X[rows] if len(rows) < n else X)
-            except SupervisionError as error:
-                raise _at_their_rows(error, rows) from None
+            with _errors_about(rows):
+                fitted, group_notes = _fit(clone(model), X[rows] if len(rows) < n else X, known)
             prefix = "" if group is None else f"{group}: "
-            notes += [message_of(note, prefix) for note in told]
+            notes += [message_of(note, prefix) for note in group_notes]
             models[group], fitted_rows[group] = fitted, rows
             labels[rows] = fitted.transduction_
             masses[rows] = fitted.label_distributions_
-            for code, found in part.reasons(fitted).items():
-                marked[code][rows[found]] = True
+            for code, reason_rows in _reason_rows(fitted, known).items():
+                marked[code][rows[reason_rows]] = True
     if not models:
         raise SupervisionError(
             "the rows",
@@ -190,25 +223,22 @@ def label_rows(
             "check bags, totals and which rows are left out",
         )
     report = joined_reports([fitted.bag_report_ for fitted in models.values()])
-    place = places_among(labels, classes)
-    confidence = np.where(place >= 0, masses[np.arange(n), place], np.nan)
+    confidence = confidence_of(labels, masses, classes)
     marked["uncertain"] = uncertain_rows(confidence, abstain_below) & ~marked["given"]
     labels[marked["uncertain"]] = None
-    return Labeled(
-        classes,
-        labels,
-        masses,
-        confidence,
-        joined_codes(marked),
-        report,
-        models,
-        fitted_rows,
-        tuple(notes),
-    )
+    codes = joined_codes(marked)
+    row_labels = (classes, labels, masses, confidence, codes)
+    return LabeledRows(*row_labels, report, models, fitted_rows, tuple(notes))
+
+
+def confidence_of(labels: AnyArray, masses: FloatArray, classes: AnyArray) -> FloatArray:
+    """Return the mass of each row's label; NaN where there is none."""
+    codes = places_among(labels, classes)
+    return np.where(codes >= 0, masses[np.arange(len(codes)), codes], np.nan)
 
 
 def uncertain_rows(confidence: FloatArray, abstain_below: float | None) -> BoolArray:
-    """Return which rows have a confidence below a threshold; none where there is no threshold."""
+    """Return which rows have a confidence below a threshold; none if there is no threshold."""
     if abstain_below is None:
         return np.zeros(len(confidence), dtype=bool)
     if not 0 <= abstain_below <= 1:
@@ -217,17 +247,17 @@ def uncertain_rows(confidence: FloatArray, abstain_below: float | None) -> BoolA
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What bags say of labels.
+class BagAssessment:
+    """Labels compared with the totals of their bags.
 
     Attributes
     ----------
     report : BagReport
-        Given against assigned.
+        Given against assigned totals.
     diagnoses : dict
-        What the bags tell apart, by group; the key is None where there is one.
+        Which classes the bags can tell apart, by group; the key is None if there is one.
     rows : dict
-        Which rows are of each group.
+        The rows of each group.
     """
 
     report: BagReport
@@ -235,140 +265,113 @@ class Judged:
     rows: dict[Any, IntArray]
 
 
-def judge(labels: AnyArray, known: Supervision, decode: str) -> Judged:
-    """Return what bags say of labels that were found before.
+def assess_labels(labels: AnyArray, supervision: Supervision, decode: str) -> BagAssessment:
+    """Compare labels that were found before with the totals of their bags.
 
     Parameters
     ----------
     labels : ndarray of shape (n_samples,)
         Labels; None = not labeled, and not counted in its bag.
-    known : Supervision
+    supervision : Supervision
         What is known of the rows.
     decode : str
-        How labels were decoded.
+        How the labels were decoded.
     """
-    classes = known.totals.classes
-    labeled = np.array([one is not None for one in labels.tolist()], dtype=bool)
-    totals = known.totals
-    if not labeled.all() and totals.unit == "mass":
-        totals = _shares_of(totals, known.bags)
     reports: list[BagReport] = []
     diagnoses: dict[Any, Diagnosis] = {}
-    of_group: dict[Any, IntArray] = {}
-    for group, mine in _groups(known.groups, labeled):
-        part = _Part(known, mine)
-        if not part.has_supervision:
+    rows_of: dict[Any, IntArray] = {}
+    for group, rows, known in supervision.by_group(is_known(labels)):
+        if not (known.bagged | known.labeled).any():
             continue
-        try:
-            matched = match_bags(len(mine), part.given, part.bags, totals)
-        except SupervisionError as error:
-            raise _at_their_rows(error, mine) from None
-        found = Decoding(places_among(labels[mine], classes), np.zeros(len(mine), dtype=bool))
-        reports.append(report_bags(matched, {decode: found}, decode))
-        diagnoses[group], of_group[group] = diagnose_bags(matched), mine
+        with _errors_about(rows):
+            matched = match_bags(len(rows), known.given, known.bags, known.totals)
+        codes = places_among(labels[rows], supervision.totals.classes)
+        decoding = Decoding(codes, np.zeros(len(rows), dtype=bool))
+        reports.append(report_bags(matched, {decode: decoding}, decode))
+        diagnoses[group], rows_of[group] = diagnose_bags(matched), rows
     if not reports:
         raise SupervisionError(
             "the labels", "none", "a label for at least one row", "check the file of labels"
         )
-    return Judged(joined_reports(reports), diagnoses, of_group)
+    return BagAssessment(joined_reports(reports), diagnoses, rows_of)
 
 
-def _at_their_rows(error: SupervisionError, rows: IntArray) -> InputError:
-    """Return an error about one of some rows as an error about that row among all."""
-    return error if error.row is None else error.changed(row=int(rows[error.row]))
+@contextmanager
+def _errors_about(rows: IntArray) -> Iterator[None]:
+    """Let errors about one of some rows be about that row among all."""
+    try:
+        yield
+    except SupervisionError as error:
+        raise (error if error.row is None else error.changed(row=int(rows[error.row]))) from None
 
 
-def reasons_of(found: Answer) -> dict[str, int]:
+def is_known(values: AnyArray) -> BoolArray:
+    """Return which values are not None."""
+    return np.array([value is not None for value in values.tolist()], dtype=bool)
+
+
+def reasons_of(labels: RowLabels) -> dict[str, int]:
     """Return how many rows have each reason."""
     counts = Counter[str]()
-    for pattern, count in Counter(found.reasons.tolist()).items():
+    for pattern, count in Counter(labels.reasons.tolist()).items():
         counts.update({code: count for code in pattern.split(";") if code})
     return {code: counts[code] for code in REASONS if counts[code]}
 
 
-def kept_and_uncertain(found: Answer) -> tuple[int, int]:
+def kept_and_uncertain(labels: RowLabels) -> tuple[int, int]:
     """Return how many rows have a label, and how many have none because they are uncertain."""
-    n_kept = sum(one is not None for one in found.labels.tolist())
-    return n_kept, reasons_of(found).get("uncertain", 0)
+    return int(is_known(labels.labels).sum()), reasons_of(labels).get("uncertain", 0)
 
 
-def _shares_of(totals: Totals, bags: AnyArray) -> Totals:
-    """Return masses of whole bags as shares, which hold where some of the rows are left out too."""
+def _as_shares(totals: Totals, bags: AnyArray) -> Totals:
+    """Return the masses of whole bags as shares."""
     sizes = Counter(bags.tolist())
     used = [k for k, bag in enumerate(totals.ids) if sizes[bag]]
-    rows = np.array([[sizes[totals.ids[k]]] for k in used], dtype=np.float64)
     ids = [totals.ids[k] for k in used]
-    low, high = totals.lower[used] / rows, np.minimum(totals.upper[used] / rows, 1.0)
+    n_samples = np.array([[sizes[bag]] for bag in ids], dtype=np.float64)
+    lower, upper = totals.lower[used] / n_samples, totals.upper[used] / n_samples
     return Totals.from_intervals(
-        dict(zip(ids, low.tolist(), strict=True)),
-        dict(zip(ids, high.tolist(), strict=True)),
+        dict(zip(ids, lower.tolist(), strict=True)),
+        dict(zip(ids, np.minimum(upper, 1.0).tolist(), strict=True)),
         classes=totals.classes.tolist(),
     )
 
 
 def places_among(labels: AnyArray, classes: AnyArray) -> IntArray:
-    """Return each label's position among the classes; -1 where there is none."""
-    place = {label: h for h, label in enumerate(classes.tolist())}
-    return np.array([place.get(label, -1) for label in labels.tolist()], dtype=np.intp)
+    """Return the position of each label among the classes; -1 where there is none."""
+    return positions(labels, classes.tolist())
 
 
-def _groups(groups: AnyArray | None, labeled: BoolArray) -> list[tuple[Any, AnyArray]]:
-    if groups is None:
-        return [(None, np.flatnonzero(labeled))]
-    names = list(dict.fromkeys(groups.tolist()))
-    place = {name: g for g, name in enumerate(names)}
-    codes = np.array([place[name] for name in groups.tolist()])
-    order = np.argsort(codes, kind="stable")
-    ends = np.searchsorted(codes[order], np.arange(len(names) + 1))
-    parts = [order[ends[g] : ends[g + 1]] for g in range(len(names))]
-    return [(name, rows[labeled[rows]]) for name, rows in zip(names, parts, strict=True)]
+def positions(values: AnyArray, names: list[Any]) -> IntArray:
+    """Return the position of each value among some names; -1 if it is none of them."""
+    position = {name: k for k, name in enumerate(names)}
+    return np.array([position.get(value, -1) for value in values.tolist()], dtype=np.intp)
 
 
-class _Part:
-    """The rows that are labeled together."""
+def _fit(model: LPLLP, X: FloatArray, known: Supervision) -> tuple[LPLLP, list[str]]:
+    """Return the fitted model, and what it warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, known.given, bags=known.bags, proportions=known.totals)
+    approximate = [] if isinstance(model.graph_, KNNGraph) else [model.graph_choice_]
+    return model, [*approximate, *(message_of(warning.message) for warning in caught)]
 
-    def __init__(self, known: Supervision, rows: AnyArray) -> None:
-        self.bags = known.bags[rows]
-        self.totals = known.totals
-        self.given = None if known.given is None else known.given[rows]
-        self.bagged = np.array([bag is not None for bag in self.bags.tolist()], dtype=bool)
 
-    @property
-    def has_supervision(self) -> bool:
-        """Whether any row is in a bag or has a label."""
-        return bool(self.bagged.any() or self._labeled.any())
-
-    @property
-    def _labeled(self) -> BoolArray:
-        if self.given is None:
-            return np.zeros(len(self.bags), dtype=bool)
-        return np.array([not is_missing(one) for one in self.given.tolist()], dtype=bool)
-
-    def fit(self, model: LPLLP, X: FloatArray) -> tuple[LPLLP, list[str]]:
-        """Return the fitted model, and what it told."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            model.fit(X, self.given, bags=self.bags, proportions=self.totals)
-        approximate = [] if isinstance(model.graph_, KNNGraph) else [model.graph_choice_]
-        return model, [*approximate, *(message_of(one.message) for one in caught)]
-
-    def reasons(self, model: LPLLP) -> dict[str, BoolArray]:
-        """Return which rows have which reason."""
-        graph = model.graph_
-        isolated = np.zeros(len(self.bags), dtype=bool)
-        isolated[graph.weak_rows()] = True
-        matched = match_bags(len(self.bags), self.given, self.bags, self.totals)
-        report = model.bag_report_
-        off = np.abs(report.difference()) >= 1.0
-        label = places_among(model.transduction_, model.classes_)
-        wrong = np.zeros(len(self.bags), dtype=bool)
-        inside = matched.codes >= 0
-        wrong[inside] = off[matched.codes[inside], label[inside]]
-        return {
-            "given": self._labeled,
-            "tie": model.tied_,
-            "isolated": isolated,
-            "unbagged": ~self.bagged & ~self._labeled,
-            "out-of-reach": unsupervised_rows(graph, matched),
-            "outside-interval": wrong,
-        }
+def _reason_rows(model: LPLLP, known: Supervision) -> dict[str, BoolArray]:
+    """Return which rows have which reason."""
+    n = len(known.bags)
+    isolated, off_totals = np.zeros((2, n), dtype=bool)
+    isolated[model.graph_.weak_rows()] = True
+    matched = match_bags(n, known.given, known.bags, known.totals)
+    class_is_off = np.abs(model.bag_report_.difference()) >= 1.0
+    codes = places_among(model.transduction_, model.classes_)
+    inside = matched.codes >= 0
+    off_totals[inside] = class_is_off[matched.codes[inside], codes[inside]]
+    return {
+        "given": known.labeled,
+        "tie": model.tied_,
+        "isolated": isolated,
+        "unbagged": ~known.bagged & ~known.labeled,
+        "out-of-reach": unsupervised_rows(model.graph_, matched),
+        "outside-interval": off_totals,
+    }

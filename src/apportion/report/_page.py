@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from apportion.exceptions import counted
+from apportion.labeling._summary import Run
 from apportion.labeling.rows import REASONS
 from apportion.report._glossary import Explanations
 from apportion.report._plot_data import plot_data, shown_bags, window_hours
-from apportion.report._report_data import ReportData, Run
+from apportion.report._report_data import ReportData
 from apportion.report._verdict import verdict_on
 
 _SCRIPTS = ("tools.js", "days.js", "bags.js", "map.js", "convergence.js", "page.js")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,51 +15,14 @@ from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import counted, plural
 from apportion.graphs import Graph
-from apportion.labeling.rows import Answer, joined_codes, places_among, reasons_of
+from apportion.labeling._summary import Run
+from apportion.labeling.rows import RowLabels, joined_codes, places_among, reasons_of
 from apportion.plotting._window_times import Times
 from apportion.report._row_map import MOST_ROWS, RowMap, map_of_graph
 from apportion.supervision.diagnosis import Diagnosis
 
 MOST_MAPS = 6
 _FEWEST_ROWS = 300
-
-
-@dataclass(frozen=True)
-class Run:
-    """How a model was fitted.
-
-    Attributes
-    ----------
-    method : str
-        The name of the estimator.
-    settings : dict of str to str
-        Its parameters, as Python writes them.
-    graph : str
-        Its graph, and why it was chosen; empty if there is none.
-    status : str
-        The status of the solver at the end; empty if the method has none.
-    success : bool
-        Whether the run ended as requested.
-    n_iter : int or None
-        The number of iterations.
-    energies : list of float
-        The energy at the start and after every iteration.
-    stationarity, residual : float or None
-        The distance from a minimum, and from the totals, at the end.
-    unique : bool or None
-        Whether the solution is unique; None if this was not examined.
-    """
-
-    method: str
-    settings: dict[str, str]
-    graph: str = ""
-    status: str = ""
-    success: bool = True
-    n_iter: int | None = None
-    energies: list[float] = field(default_factory=list)
-    stationarity: float | None = None
-    residual: float | None = None
-    unique: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +33,7 @@ class ReportData:
     ----------
     title : str
         The heading.
-    answer : Answer
+    answer : RowLabels
         Labels, masses, confidence and reason codes of the rows.
     bag_codes : ndarray of shape (n_samples,)
         The bag of each row, as a position in `report.ids`; -1 = in none.
@@ -99,7 +62,7 @@ class ReportData:
     """
 
     title: str
-    answer: Answer
+    answer: RowLabels
     bag_codes: IntArray
     report: BagReport
     diagnoses: Mapping[str, Diagnosis]
@@ -140,31 +103,7 @@ class ReportData:
         return [code for code, count in self.reasons.items() if count == self.n_samples]
 
 
-def run_of(model: BagClassifier) -> Run:
-    """Return how a model was fitted."""
-    settings = {name: repr(value) for name, value in model.get_params(deep=False).items()}
-    n_iter = getattr(model, "n_iter_", None)
-    run = Run(
-        type(model).__name__,
-        {name: t if len(t) <= 200 else f"{t[:200]} …" for name, t in settings.items()},
-        getattr(model, "graph_choice_", ""),
-        n_iter=None if n_iter is None else int(n_iter),
-    )
-    solution = getattr(model, "solution_", None)
-    if solution is None:
-        return run
-    return replace(
-        run,
-        status=solution.status.value,
-        success=solution.success,
-        energies=[float(energy) for energy in solution.energies if np.isfinite(energy)],
-        stationarity=float(solution.stationarity),
-        residual=float(solution.residual),
-        unique=solution.unique,
-    )
-
-
-def answer_of(model: BagClassifier) -> Answer:
+def answer_of(model: BagClassifier) -> RowLabels:
     """Return the labels of a fitted model, and the reason codes that it knows of."""
     labels, masses = model.transduction_, model.label_distributions_
     rows = np.arange(len(labels))
@@ -173,7 +112,7 @@ def answer_of(model: BagClassifier) -> Answer:
         {"tie": model.tied_, "isolated": np.isin(rows, weak), "unbagged": model.bag_codes_ < 0}
     )
     confidence = masses[rows, places_among(labels, model.classes_)]
-    return Answer(model.classes_, labels.astype(object), masses, confidence, reasons)
+    return RowLabels(model.classes_, labels.astype(object), masses, confidence, reasons)
 
 
 def maps_of(

@@ -17,9 +17,10 @@ from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import SupervisionError, hint, name_some
 from apportion.graphs import KNNGraph
+from apportion.labeling._summary import fitted_run as run_of
 from apportion.plotting._window_times import require_lengths, times_from
 from apportion.report._page import page_of, require_tools
-from apportion.report._report_data import ReportData, answer_of, run_of
+from apportion.report._report_data import ReportData, answer_of
 from apportion.report._row_map import RowMap, map_of_graph
 
 _PACKAGES = ("apportion", "numpy", "scipy", "scikit-learn", "faiss-cpu", "plotly")
