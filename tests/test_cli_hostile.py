@@ -488,7 +488,7 @@ def test_entries_that_overlap():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (("p1,2024-03-04T05", ",2024-03-04T05"), "line 7, column 'participant': found an empty"),
+        (("p1,2024-03-04T05", ",2024-03-04T05"), "line 7, column 'participant': found no part"),
         (("p1,2024-03-04T05:00:00", "p1,five"), "line 7, column 'start': found 'five'"),
         (("p1,2024-03-04T05:00:00", "p1,"), "line 7, column 'start': found no time"),
     ],

@@ -342,10 +342,10 @@ CASES = {
         WINDOWS,
         LINE,
         {"day_start": "24:00"},
-        "`day_start`",
+        "`day_start`, the start of the day",
         "24:00",
     ),
-    "no start of the day": (WINDOWS, LINE, {"day_start": None}, "`day_start`", "None"),
+    "no start of the day": (WINDOWS, LINE, {"day_start": None}, "the start of the day", "None"),
     "a bad role": (WINDOWS, LINE, {"diary_columns": {"dag": "date"}}, "columns", "the role 'dag'"),
     "two dates": (
         WINDOWS,

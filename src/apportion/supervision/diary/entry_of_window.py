@@ -146,5 +146,6 @@ def day_begin(text: Any) -> int:
     begin = clock_time(text)
     if begin is None or begin >= DAY:
         allowed = "a clock time such as '04:00'"
-        raise DiaryError("", repr(text), allowed, "correct it", parameter="day_start")
+        where = "the start of the day"
+        raise DiaryError(where, repr(text), allowed, "correct it", parameter="day_start")
     return begin
