@@ -28,11 +28,13 @@ from apportion import AnchorGraph, Totals
 from apportion import distributed as estimator
 from apportion._core.decode import Quotas
 from apportion._core.descent import Status
-from apportion._core.dual import SimplexResponse, meet_totals
+from apportion._core.dual import RowDual, SimplexResponse, meet_totals
+from apportion._core.evaluator import DualSums
 from apportion._dask import cluster as cluster_module
 from apportion._dask import labels as on_labels
 from apportion._dask import warn
-from apportion._dask.bag_sums import BagSums, OfBags, bag_sums
+from apportion._dask import loop
+from apportion._dask.bag_sums import OfBags, dual_sums
 from apportion._dask.checkpoint import Checkpoint, _digest
 from apportion._dask.cluster import Cluster
 from apportion._dask.decode import Cuts
@@ -41,7 +43,7 @@ from apportion._dask.footers import choose_features, read_footers
 from apportion._dask.memory import Extent, bytes_a_row, bytes_a_worker, require_memory
 from apportion._dask.output import write_part
 from apportion._dask.sample import Head, Rows, merged
-from apportion._dask.spanning import SpanningBags
+from apportion._dask.spanning import PartitionDual
 from apportion._dask.steps import Answer
 from apportion._utils.groups import Groups
 from apportion._utils.progress import progress_callback
@@ -907,8 +909,8 @@ def test_single_precision_that_cannot_hold_squares_is_widened(at_once, known, sc
 
 def test_a_loop_never_runs_on_nan(at_once, known, monkeypatch):
     """Whatever makes NaN of sums: the run ends with an error, at its first iteration."""
-    spoiled = lambda bags, ask, lam, *rest: (ask(lam * np.nan).masses, 0.0)  # noqa: E731
-    monkeypatch.setattr(SpanningBags, "met", spoiled)
+    spoiled = lambda dual, *rest, start, **settings: (dual.at(start * np.nan).sums, 0.0)  # noqa: E731
+    monkeypatch.setattr(loop, "meet_totals", spoiled)
     with pytest.raises(InputError, match=r"the soft labels: found .*nan"):
         fitted(known, at_once)
 
@@ -1063,8 +1065,8 @@ def test_a_worker_names_the_file_that_it_cannot_read(two_workers, known, tmp_pat
 
 
 def asking(f, groups):
-    respond = SimplexResponse(f, np.ones(len(f)))
-    return lambda lam: bag_sums(respond, respond(groups.spread(lam)), groups)
+    dual = RowDual(SimplexResponse(f, np.ones(len(f))), groups)
+    return lambda lam: dual_sums(dual.at(lam))
 
 
 @given(seed=st.integers(0, 10**5), c=st.integers(2, 5), width=st.sampled_from([0.0, 0.1, 1.0]))
@@ -1077,13 +1079,15 @@ def test_spanning_bags_meet_their_totals_as_bags_of_one_machine_do(seed, c, widt
     mass = groups.sum(np.eye(c)[rng.integers(c, size=n)])
     lower = np.maximum(mass - width * groups.sizes[:, None], 0.0)
     upper = np.minimum(mass + width * groups.sizes[:, None], groups.sizes[:, None])
-    bags = SpanningBags(lower, upper, groups.sizes)
     start = rng.normal(size=lower.shape) * rng.choice([0.0, 1.0])
-    lam, residual = bags.met(asking(f, groups), start, 1e-12)
+    totals = lower, upper, groups.sizes
+    dual = PartitionDual(asking(f, groups), start)
+    lam, residual = meet_totals(dual, *totals, max_step=2.0, start=start)
     assert residual < 1e-10
     respond = SimplexResponse(f, np.ones(n))
     found = respond(groups.spread(lam)).labels
-    expected, _ = meet_totals(respond, groups, lower, upper, reach=np.full(n_bags, 2.0))
+    expected = np.empty_like(f)
+    meet_totals(RowDual(respond, groups, expected), *totals, max_step=2.0)
     np.testing.assert_allclose(found, expected, atol=1e-8)
     sums = groups.sum(found)
     np.testing.assert_allclose(sums, np.clip(sums, lower, upper), atol=1e-9)
@@ -1237,8 +1241,8 @@ def test_ties_are_counted_as_on_one_machine(at_once, c):
 
 
 def test_masses_that_cannot_be_met_are_told(monkeypatch, at_once, known):
-    met = SpanningBags.met
-    monkeypatch.setattr(SpanningBags, "met", lambda *asked: (met(*asked)[0], 1e-3))
+    met = lambda *asked, **settings: (meet_totals(*asked, **settings)[0], 1e-3)  # noqa: E731
+    monkeypatch.setattr(loop, "meet_totals", met)
     with pytest.warns(ConvergenceWarning, match="does not meet all totals"):
         model = fitted(known, at_once)
     assert model.status_ is Status.INFEASIBLE
@@ -1246,15 +1250,16 @@ def test_masses_that_cannot_be_met_are_told(monkeypatch, at_once, known):
 
 def test_a_bag_that_no_step_brings_nearer_is_let_be():
     """A bag of which rounding alone is left must not be asked about for ever."""
-    bags = SpanningBags(np.array([[5.0, 5.0]]), np.array([[5.0, 5.0]]), np.array([10.0]))
+    masses = np.array([[5.0, 5.0]])
     asked = []
 
     def ask(lam):
         asked.append(lam)
         worth = np.full(1, len(asked), dtype=float)  # every answer is worse than the one before
-        return BagSums(np.array([[5.0 + 1e-6, 5.0 - 1e-6]]), worth, worth, 0.1 * np.eye(2)[None])
+        return DualSums(np.array([[5.0 + 1e-6, 5.0 - 1e-6]]), worth, worth, 0.1 * np.eye(2)[None])
 
-    lam, residual = bags.met(ask, np.zeros((1, 2)), 1e-12)
+    dual = PartitionDual(ask, np.zeros((1, 2)))
+    lam, residual = meet_totals(dual, masses, masses, np.array([10.0]), max_step=2.0)
     assert len(asked) <= 22
     assert lam is asked[-1] or np.array_equal(lam, asked[-1])
     assert residual == pytest.approx(1e-7)

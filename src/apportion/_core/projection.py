@@ -8,7 +8,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from apportion._core.dual import SimplexResponse, SoftmaxResponse, meet_totals, onto_simplex
+from apportion._core.dual import (
+    RowDual,
+    SimplexResponse,
+    SoftmaxResponse,
+    meet_totals,
+    onto_simplex,
+)
 from apportion._utils.box_projection import shift_into_box
 from apportion._utils.groups import GroupBlock
 from apportion._utils.threads import block_rows, in_threads
@@ -132,13 +138,12 @@ class MassProjection:
             )
             projected[rows, 0], start[:, 0] = g, found
         else:
-            heaviest = groups.greatest(weights)
-            projected[rows], start[:] = meet_totals(
-                SimplexResponse(f, weights),
-                groups,
+            start[:], _ = meet_totals(
+                RowDual(SimplexResponse(f, weights), groups, projected, rows),
                 lower,
                 upper,
-                reach=2.0 * np.maximum(heaviest, 1e-300),
+                groups.sizes,
+                max_step=2.0 * np.maximum(groups.greatest(weights), 1e-300),
                 start=start,
                 tol=self.tol,
             )
@@ -172,16 +177,10 @@ def reconcile(
     empty = groups.spread((bags.open_upper <= 0).astype(np.float64)) > 0
     logits = np.where(empty, -np.inf, np.log(np.clip(probabilities, floor, None)))
     inside = bags.open_groups.sizes > 0
-    reach = np.full(len(bags.ids), 10.0)
     lower = np.where(inside[:, None], bags.open_lower, 0.0)
-    shifted, _ = meet_totals(
-        SoftmaxResponse(logits, np.ones(len(logits))),
-        groups,
-        lower,
-        bags.open_upper,
-        reach=reach,
-        tol=tol,
-    )
+    shifted = np.empty_like(logits)
+    dual = RowDual(SoftmaxResponse(logits, np.ones(len(logits))), groups, shifted)
+    meet_totals(dual, lower, bags.open_upper, groups.sizes, max_step=10.0, tol=tol)
     _warn_of_missed_totals(groups.sum(shifted), bags)
     return bags.with_given(shifted)
 

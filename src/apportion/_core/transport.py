@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from apportion._core.dual import SoftmaxResponse, meet_totals
+from apportion._core.dual import RowDual, SoftmaxResponse, meet_totals
 from apportion._utils.groups import Groups
 from apportion._utils.hashing import scramble
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
@@ -193,12 +193,13 @@ def _prices(kinds: _Kinds) -> FloatArray:
     fewest = np.full(len(sizes), np.inf)
     temperature = 0.25
     while temperature > 1e-8:
-        _, multipliers = meet_totals(
-            SoftmaxResponse(F / temperature, kinds.sizes.astype(np.float64)),
-            groups,
+        respond = SoftmaxResponse(F / temperature, kinds.sizes.astype(np.float64))
+        multipliers, _ = meet_totals(
+            RowDual(respond, groups),
             totals,
             totals,
-            reach=np.full(len(sizes), 1e3),
+            groups.sizes,
+            max_step=1e3,
             start=multipliers,
             tol=1e-4,
             max_iter=8,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from apportion._core.dual import Response, SimplexResponse, SoftmaxResponse, group_hessian
-from apportion._utils.groups import Groups
-from apportion._utils.typing import AnyArray, FloatArray, IntArray
+from apportion._core.dual import RowDual
+from apportion._core.evaluator import DualSums
+from apportion._utils.typing import AnyArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -57,40 +56,14 @@ class OfBags:
         return spread
 
 
-class BagSums(NamedTuple):
-    """What rows answer to their bags' multipliers, added up.
-
-    Attributes
-    ----------
-    masses : ndarray of shape (n_bags, n_classes)
-        The sums of soft labels.
-    value, magnitude : ndarray of shape (n_bags,)
-        What the rows' answers are worth, and the size of that.
-    hessian : ndarray of shape (n_bags, n_classes, n_classes)
-        How the sums follow the multipliers.
-    """
-
-    masses: FloatArray
-    value: FloatArray
-    magnitude: FloatArray
-    hessian: FloatArray
+def dual_sums(point: RowDual) -> DualSums:
+    """Return all sums of a dual point, to be added to those of other partitions."""
+    return DualSums(point.sums, point.value, point.magnitude, point.hessian())
 
 
-def bag_sums(
-    respond: SimplexResponse | SoftmaxResponse, answer: Response, groups: Groups
-) -> BagSums:
-    """Return what rows answered to the multipliers of their bags, added up."""
-    return BagSums(
-        groups.sum(answer.labels),
-        groups.sum(answer.value),
-        groups.sum(np.abs(answer.value)),
-        group_hessian(respond, answer, groups),
-    )
-
-
-def no_sums(n_bags: int, n_classes: int) -> BagSums:
+def no_sums(n_bags: int, n_classes: int) -> DualSums:
     """Return the sums of no rows."""
-    return BagSums(
+    return DualSums(
         np.zeros((n_bags, n_classes)),
         np.zeros(n_bags),
         np.zeros(n_bags),

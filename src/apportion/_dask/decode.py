@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from apportion._core.decode import GRAIN, grains
+from apportion._core.dual import meet_totals
+from apportion._core.evaluator import DualSums
 from apportion._core.transport import exchanged
-from apportion._dask.bag_sums import BagSums, OfBags
+from apportion._dask.bag_sums import OfBags
 from apportion._dask.cluster import Cluster
 from apportion._dask.labels import of_scores
 from apportion._dask.levels import HASH_BITS, SCORE_BITS, Digit, Levels, binned
@@ -31,7 +33,7 @@ from apportion._dask.prices import (
     priced,
     shortlisted,
 )
-from apportion._dask.spanning import SpanningBags
+from apportion._dask.spanning import PartitionDual
 from apportion._utils.typing import BoolArray, FloatArray, IntArray, UIntArray
 
 _MOST_CELLS = 2**15
@@ -158,8 +160,16 @@ class Cuts:
             totals = np.clip(quotas[off], 1e-3, None).astype(np.float64)
             totals *= (sizes / totals.sum(axis=1))[:, None]
             ask = partial(self._try, asked, best, off, temperature=temperature)
-            multipliers[off], _ = SpanningBags(totals, totals, sizes).met(
-                ask, multipliers[off], 1e-4, most_steps=8, reach=1e3
+            start = multipliers[off]
+            multipliers[off], _ = meet_totals(
+                PartitionDual(ask, start),
+                totals,
+                totals,
+                sizes,
+                max_step=1e3,
+                start=start,
+                tol=1e-4,
+                max_iter=8,
             )
         self._last = best.prices
         return best.prices, best.surplus
@@ -171,7 +181,7 @@ class Cuts:
         bags: BoolArray,
         multipliers: FloatArray,
         temperature: float,
-    ) -> BagSums:
+    ) -> DualSums:
         """Return what rows of some bags answer to prices, and let `best` hear of them."""
         every = np.zeros(self._quotas.shape)
         every[bags] = multipliers
@@ -179,7 +189,7 @@ class Cuts:
         found: OfBags = self._cluster.total(self._answers(asked, priced, trial))
         *soft, counts = (one[bags] for one in found.of_all(len(every)))
         best.neighbor_mean(bags, grains(multipliers * temperature), counts)
-        return BagSums(*soft)
+        return DualSums(*soft)
 
     def _answers(
         self, asked: tuple[Any, ...], answer: Callable[..., Any], *question: Any

@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apportion._core.descent import Approach, Status
+from apportion._core.dual import meet_totals
+from apportion._core.evaluator import DualSums
 from apportion._core.propagation import Cholesky
-from apportion._dask.bag_sums import BagSums
 from apportion._dask.cluster import Cluster
 from apportion._dask.layout import Layout
 from apportion._dask.part import Point
+from apportion._dask.spanning import PartitionDual
 from apportion._dask.steps import Sums, added, answered
 from apportion._utils.typing import FloatArray
 from apportion.exceptions import InputError
@@ -195,9 +197,13 @@ class Loop:
         rest: list[Any] | None = None
         sent: Any = None
         answer: Any = None
+        last: FloatArray | None = None
 
-        def ask(trial: FloatArray) -> BagSums:
-            nonlocal rest, sent, answer
+        def ask(trial: FloatArray) -> DualSums:
+            nonlocal rest, sent, answer, last
+            if last is not None and np.array_equal(last, trial):
+                return DualSums(*answer.bags.of_all(len(trial)))
+            last = trial
             self.asked += 1
             sent = cluster.send(Point(B, trial))
             told = sent, here, before, momentum
@@ -205,9 +211,11 @@ class Loop:
             if rest is None:
                 rest = cluster.joined(cluster.on_each(answered, self.others, *told))
             answer = added(cluster.gather([*holders, *rest]))
-            return BagSums(*answer.bags.of_all(len(trial)))
+            return DualSums(*answer.bags.of_all(len(trial)))
 
-        lam, residual = self.bags.met(ask, lam, tolerance)
+        lam, residual = meet_totals(
+            PartitionDual(ask, lam), *self.bags, max_step=2.0, start=lam, tol=tolerance, max_iter=60
+        )
         point = Point(B, lam)
         self.bytes_per_request = _bytes((point, answer.rows, answer.bags.values))
         return _Moved(point, sent, answer.rows, residual)

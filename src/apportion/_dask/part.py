@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from apportion._core.decode import Quotas
-from apportion._core.dual import SimplexResponse
+from apportion._core.dual import RowDual, SimplexResponse
+from apportion._core.evaluator import DualSums
 from apportion._core.projection import MassProjection
-from apportion._dask.bag_sums import BagSums, bag_sums, no_sums
+from apportion._dask.bag_sums import dual_sums, no_sums
 from apportion._dask.ties import Tied
 from apportion._utils.groups import Groups
 from apportion._utils.hashing import ranks_of, scramble
@@ -88,7 +89,7 @@ class Stand:
         The soft labels.
     open : SimplexResponse
         Rows of bags that lie in several partitions, which answer the multipliers.
-    bags : BagSums
+    bags : DualSums
         What these rows answer, added up.
     measured : tuple, optional
         Where a step began, and what the other rows then add up to.
@@ -98,7 +99,7 @@ class Stand:
     multipliers: FloatArray
     F: FloatArray
     open: SimplexResponse
-    bags: BagSums
+    bags: DualSums
     measured: Any = None
 
 
@@ -248,11 +249,11 @@ class Part:
     def _answer(self, stand: Stand, multipliers: FloatArray, changed: BoolArray) -> None:
         """Let the rows of some bags across partitions answer other multipliers."""
         rows, groups = self.groups.only(changed)
-        respond = stand.open.take(rows)
-        answer = respond(groups.spread(multipliers[changed]))
-        stand.F[self.across.start + rows] = self.projection.to_columns(answer.labels)
-        for field, found in zip(stand.bags, bag_sums(respond, answer, groups), strict=True):
-            field[changed] = found
+        dual = RowDual(stand.open.take(rows), groups).at(multipliers[changed])
+        labels = self.projection.to_columns(dual.response.labels)
+        stand.F[self.across.start + rows] = labels
+        for field, some in zip(stand.bags, dual_sums(dual), strict=True):
+            field[changed] = some
         stand.multipliers = multipliers
 
     def _reached(self, B: FloatArray) -> Stand:

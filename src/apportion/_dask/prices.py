@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from apportion._core.decode import GRAIN, Decoding, grains
-from apportion._core.dual import SoftmaxResponse
+from apportion._core.dual import RowDual, SoftmaxResponse
 from apportion._core.transport import NEVER, cheapest_to_move, least_losses
-from apportion._dask.bag_sums import OfBags, bag_sums
+from apportion._dask.bag_sums import OfBags, dual_sums
 from apportion._dask.part import Part
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 
@@ -60,7 +60,7 @@ def priced(part: Part, scores: IntArray, trial: Trial) -> OfBags:
     rows, groups = part.groups.only(asked)
     multipliers, scores = trial.multipliers[part.held[asked]], scores[rows]
     respond = SoftmaxResponse(scores * (GRAIN / trial.temperature), np.ones(len(rows)))
-    soft = bag_sums(respond, respond(groups.spread(multipliers)), groups)
+    soft = dual_sums(RowDual(respond, groups).at(multipliers))
     prices = grains(multipliers * trial.temperature)
     labels = np.argmax(scores + prices[groups.codes], axis=1)
     counts = groups.sum(np.eye(part.n_classes)[labels])

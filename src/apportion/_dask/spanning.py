@@ -1,104 +1,78 @@
-"""Multipliers of bags that lie in several partitions, by Newton steps on sums from all of them."""
+"""The dual of bags that lie in several partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from apportion._core.dual import best_common_shift, dual_gradient, newton_step
-from apportion._dask.bag_sums import BagSums
-from apportion._utils.typing import BoolArray, FloatArray
-
-_MOST_STEPS = 60
-_REACH = 2.0
-_HALVINGS = 20
+from apportion._core.evaluator import DualSums
+from apportion._utils.typing import BoolArray, FloatArray, IntArray
 
 
-@dataclass(frozen=True)
-class SpanningBags:
+class SpanningBags(NamedTuple):
     """The masses and sizes of the bags that lie in several partitions."""
 
     lower: FloatArray
     upper: FloatArray
     sizes: FloatArray
 
-    def met(
-        self,
-        ask: Callable[[FloatArray], BagSums],
-        lam: FloatArray,
-        tol: float,
-        most_steps: int = _MOST_STEPS,
-        reach: float = _REACH,
-    ) -> tuple[FloatArray, float]:
-        """Return multipliers at which the bags' sums meet their masses: the last asked about.
 
-        The same damped Newton steps as `meet_totals`, on sums instead of rows: every trial asks
-        all partitions once. Bags that no step brings nearer are left as they are; with the
-        multipliers comes how far off the bags are, relative to their size.
-        """
-        low, high, sizes = self.lower, self.upper, self.sizes
-        scale = tol * np.maximum(sizes, 1.0)
-        caution = np.full(len(sizes), 1e-3)
-        stuck = np.zeros(len(sizes), dtype=bool)
-        lam = best_common_shift(lam, low, high, sizes)
-        here = ask(lam)
-        for _ in range(most_steps):
-            gradient = dual_gradient(lam, here.masses, low, high)
-            wrong = (np.abs(gradient).max(axis=1, initial=0.0) > scale) & ~stuck
-            if not wrong.any():
-                break
-            reaches = np.full(len(sizes), reach)
-            direction = newton_step(
-                here.hessian.copy(), sizes, lam, low, high, gradient, reaches, caution
-            )
-            lam, here, whole, good = self._searched(ask, lam, here, gradient, direction, wrong)
-            stuck |= ~good
-            caution = np.clip(caution * np.where(whole, 0.1, 10.0), 1e-12, 1e-2)
-            shifted = best_common_shift(lam, low, high, sizes)
-            if not np.array_equal(shifted, lam):
-                lam = shifted
-                here = ask(lam)
-        gradient = dual_gradient(lam, here.masses, low, high)
-        off = np.abs(gradient).max(axis=1, initial=0.0) / np.maximum(sizes, 1.0)
-        return lam, float(off.max(initial=0.0))
+@dataclass(frozen=True)
+class PartitionDual:
+    """The dual of bags whose rows are on partitions; a `DualPoint` once it was evaluated.
 
-    def _searched(
-        self,
-        ask: Callable[[FloatArray], BagSums],
-        lam: FloatArray,
-        here: BagSums,
-        gradient: FloatArray,
-        direction: FloatArray,
-        wrong: BoolArray,
-    ) -> tuple[FloatArray, BagSums, BoolArray, BoolArray]:
-        """Return λ moved as far along the direction as the dual falls, bag by bag.
+    Every evaluation is one request for all bags at once: bags that are left alone are sent with the
+    multipliers of their last evaluation.
 
-        With it come the answer, and which bags moved all the way, and which did well.
-        """
-        low, high = self.lower, self.upper
-        interval = low < high
-        side = np.where(lam != 0, np.sign(lam), -np.sign(gradient))
-        value = here.value - _bound(lam, low, high)
-        room = here.magnitude + np.abs(lam * high).sum(axis=1)
-        steepness = np.abs(gradient).max(axis=1)
-        length = np.where(wrong, 1.0, 0.0)
-        for _ in range(_HALVINGS):
-            trial = lam + length[:, None] * direction
-            trial[interval & (trial * side < 0)] = 0.0
-            tried = ask(trial)
-            fall = ((trial - lam) * gradient).sum(axis=1)
-            lowered = tried.value - _bound(trial, low, high)
-            slope = np.abs(dual_gradient(trial, tried.masses, low, high)).max(axis=1)
-            good = (fall < 0) & (lowered <= value + 1e-4 * fall)
-            good |= (lowered <= value + 1e-13 * room) & (slope <= 0.5 * steepness)
-            good |= ~wrong
-            if good.all():
-                break
-            length = np.where(good, length, 0.5 * length)
-        return trial, tried, length == 1.0, good
+    Parameters
+    ----------
+    request : callable
+        Returns the sums of all bags at their multipliers.
+    multipliers : ndarray of shape (n_bags, n_classes)
+        The multipliers of all bags.
+    bags : ndarray, optional
+        The bags that this is the dual of; by default all.
+    answer : DualSums, optional
+        What the request returned.
+    """
 
+    request: Callable[[FloatArray], DualSums]
+    multipliers: FloatArray
+    bags: IntArray | None = None
+    answer: DualSums = DualSums(*[np.empty(0)] * 4)
 
-def _bound(lam: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    return np.asarray(np.where(lam > 0, lam * low, lam * high).sum(axis=1))
+    def at(self, multipliers: FloatArray) -> PartitionDual:
+        """Return the dual at other multipliers."""
+        every = self.multipliers.copy()
+        every[self._every] = multipliers
+        return replace(self, multipliers=every, answer=self.request(every))
+
+    def only(self, keep: BoolArray) -> PartitionDual:
+        """Return the dual of some bags."""
+        return replace(self, bags=self._every[keep])
+
+    @property
+    def _every(self) -> IntArray:
+        return np.arange(len(self.multipliers)) if self.bags is None else self.bags
+
+    @property
+    def sums(self) -> FloatArray:
+        """Sums of the soft labels of each bag."""
+        return self.answer.sums[self._every]
+
+    @property
+    def value(self) -> FloatArray:
+        """Sums of the rows' values."""
+        return self.answer.value[self._every]
+
+    @property
+    def magnitude(self) -> FloatArray:
+        """Sums of the rows' absolute values."""
+        return self.answer.magnitude[self._every]
+
+    def hessian(self) -> FloatArray:
+        """Return the derivatives of the sums."""
+        return self.answer.hessian[self._every]
