@@ -32,8 +32,7 @@ from apportion._core.dual import RowDual, SimplexResponse, meet_totals
 from apportion._core.evaluator import DualSums
 from apportion._dask import cluster as cluster_module
 from apportion._dask import labels as on_labels
-from apportion._dask import warn
-from apportion._dask import loop
+from apportion._dask import loop, warn
 from apportion._dask.bag_sums import OfBags, dual_sums
 from apportion._dask.checkpoint import Checkpoint, _digest
 from apportion._dask.cluster import Cluster

@@ -42,6 +42,9 @@ class Response(NamedTuple):
     value: FloatArray
 
 
+_NO_RESPONSE = Response(np.empty((0, 0)), np.empty(0))
+
+
 class Curvature(NamedTuple):
     """The derivatives of rows' responses, `diag(diagonal) - crossed crossedᵀ` each."""
 
@@ -128,7 +131,7 @@ class RowDual:
     groups: Groups
     out: FloatArray | None = None
     rows: IntArray | None = None
-    response: Response = Response(np.empty((0, 0)), np.empty(0))
+    response: Response = _NO_RESPONSE
 
     def at(self, multipliers: FloatArray) -> RowDual:
         """Return the dual at other multipliers."""
@@ -201,7 +204,7 @@ class _Totals(NamedTuple):
 # is the sums of the responses less the totals, and has kinks where a row's soft label reaches 0 and
 # where a multiplier of an interval changes sign. Newton's method with an element of the generalized
 # Hessian converges locally all the same (Qi & Sun, 1993; for projections onto a simplex with
-# constraints: Li, Sun & Toh, 2018). Five safeguards make it global:
+# column constraints: Li, Sun & Toh, 2020). Five safeguards make it global:
 #
 # 1. Damping. A multiple of the mean curvature, no more than the relative size of the gradient, is
 #    added to the Hessian, which is singular where all rows of a bag rest at a vertex.

@@ -82,21 +82,23 @@ class Propagated:
     value: FloatArray
     rest: FloatArray | None = None
 
-    def beyond(self, before: Propagated, momentum: float) -> Propagated:
-        """Return P(F + momentum (F - F before)): P is linear, so nothing is solved."""
+    def extrapolated(self, before: Propagated, momentum: float) -> Propagated:
+        """Return P(F + momentum (F - F before)): P is linear, so that nothing is solved."""
         if momentum == 0.0:
             return self
-        value = beyond(self.value, before.value, momentum)
+        value = extrapolated(self.value, before.value, momentum)
         if self.rest is None and before.rest is None:
             return Propagated(value)
-        ours, theirs = (
-            np.zeros_like(value) if one.rest is None else one.rest for one in (self, before)
+        rest, rest_before = (
+            np.zeros_like(value) if P.rest is None else P.rest for P in (self, before)
         )
-        return Propagated(value, beyond(ours, theirs, momentum))
+        return Propagated(value, extrapolated(rest, rest_before, momentum))
 
 
-def beyond(F: FloatArray, before: FloatArray, momentum: float) -> FloatArray:
+def extrapolated(F: FloatArray, before: FloatArray, momentum: float) -> FloatArray:
     """Return F + momentum (F - before)."""
+    if momentum == 0.0:
+        return F
     return blockwise(lambda f, b: f + momentum * (f - b), F, before)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from apportion._core.dual import RowDual, SoftmaxResponse, meet_totals
+from apportion._core.dual import RowDual, SoftmaxResponse
+from apportion._core.quota import search_prices
 from apportion._utils.groups import Groups
 from apportion._utils.hashing import scramble
-from apportion._utils.typing import BoolArray, FloatArray, IntArray
+from apportion._utils.typing import BoolArray, IntArray
 
 NEVER = np.iinfo(np.int64).max // 4
 _SHORTLIST = 100
@@ -46,7 +48,8 @@ def transport(
     if (quotas.sum(axis=1) != groups.sizes).any():
         raise ValueError("The quotas of a group must sum to its number of rows.")
     kind_of, kinds = _kinds_of(scores, groups.codes, quotas, grain)
-    shares = _exchange(kinds, _first_shares(kinds))
+    prices, _ = search_prices(kinds, quotas, np.zeros_like(quotas), grain)
+    shares = _exchange(kinds, kinds.at(prices))
     labels = _handed_out(kind_of, shares)
     tied = _exchangeable(kinds, shares)
     return labels, tied[kind_of, labels]
@@ -73,7 +76,7 @@ def exchanged(
     kind_of, kinds = _kinds_of(scores, codes, np.zeros_like(surplus), grain)
     shares = np.zeros_like(kinds.scores)
     np.add.at(shares, (kind_of, labels), 1)
-    kinds = kinds._replace(quotas=kinds.surplus(shares) - surplus)
+    kinds = replace(kinds, quotas=kinds.summed(shares) - surplus)
     return _handed_out(kind_of, _exchange(kinds, shares))
 
 
@@ -113,8 +116,9 @@ def _handed_out(kind_of: IntArray, shares: IntArray) -> IntArray:
     return labels
 
 
-class _Kinds(NamedTuple):
-    """Rows of equal scores and group, counted; sorted by group."""
+@dataclass(frozen=True)
+class _Kinds:
+    """Rows of equal scores and group, counted; sorted by group. See `QuotaEvaluator`."""
 
     scores: IntArray
     codes: IntArray
@@ -122,38 +126,43 @@ class _Kinds(NamedTuple):
     quotas: IntArray
     grain: float
 
-    def only(self, keep: BoolArray) -> tuple[IntArray, _Kinds]:
-        """Return the kinds of some groups, and these alone."""
-        rows = np.flatnonzero(keep[self.codes])
-        renumbered = np.cumsum(keep) - 1
-        return rows, self._replace(
-            scores=self.scores[rows],
-            codes=renumbered[self.codes[rows]],
-            sizes=self.sizes[rows],
-            quotas=self.quotas[keep],
-        )
+    def only(self, keep: BoolArray) -> _Kinds:
+        """Return the kinds of some groups, which are numbered anew."""
+        kept = self.take(np.flatnonzero(keep[self.codes]), self.quotas[keep])
+        return replace(kept, codes=(np.cumsum(keep) - 1)[kept.codes])
 
-    def take(self, listed: IntArray, surplus: IntArray, shares: IntArray) -> _Kinds:
-        """Return some kinds, with the quotas that leave the surplus of their groups as it is."""
-        codes = self.codes[listed]
-        counts = _sum_sorted(codes, shares[listed], len(self.quotas))
-        return self._replace(
-            scores=self.scores[listed],
-            codes=codes,
-            sizes=self.sizes[listed],
-            quotas=counts - surplus,
-        )
+    def take(self, listed: IntArray, quotas: IntArray) -> _Kinds:
+        """Return some kinds, with quotas of theirs."""
+        fields = self.scores[listed], self.codes[listed], self.sizes[listed]
+        return _Kinds(*fields, quotas, self.grain)
 
-    def at(self, prices: FloatArray) -> IntArray:
+    def at(self, prices: IntArray) -> IntArray:
         """Return the shares (kinds × classes) when every kind goes to its best class."""
-        priced = self.scores + np.rint(prices / self.grain).astype(np.int64)[self.codes]
         shares = np.zeros_like(self.scores)
-        shares[np.arange(len(shares)), np.argmax(priced, axis=1)] = self.sizes
+        best = np.argmax(self.scores + prices[self.codes], axis=1)
+        shares[np.arange(len(shares)), best] = self.sizes
         return shares
+
+    def counts(self, prices: IntArray) -> IntArray:
+        """Return how many rows of each group take each class at prices."""
+        return self.summed(self.at(prices))
+
+    def softmax(self, temperature: float) -> RowDual:
+        """Return the dual of the softmax of scores."""
+        logits = self.scores * self.grain / temperature
+        return RowDual(SoftmaxResponse(logits, self.sizes.astype(np.float64)), self._groups)
+
+    @cached_property
+    def _groups(self) -> Groups:
+        return Groups(self.codes, len(self.quotas))
+
+    def summed(self, shares: IntArray) -> IntArray:
+        """Return the counts of each group and class."""
+        return _sum_sorted(self.codes, shares, len(self.quotas))
 
     def surplus(self, shares: IntArray) -> IntArray:
         """Return how many rows each group and class has above its quota."""
-        return _sum_sorted(self.codes, shares, len(self.quotas)) - self.quotas
+        return self.summed(shares) - self.quotas
 
 
 def _sum_sorted(codes: IntArray, values: IntArray, n_groups: int) -> IntArray:
@@ -163,56 +172,6 @@ def _sum_sorted(codes: IntArray, values: IntArray, n_groups: int) -> IntArray:
         present, starts = np.unique(codes, return_index=True)
         sums[present] = np.add.reduceat(values, starts, axis=0)
     return sums
-
-
-def _first_shares(kinds: _Kinds) -> IntArray:
-    """Return shares that are optimal for their own counts, and these near the quotas."""
-    c = kinds.scores.shape[1]
-    shares = kinds.at(np.zeros(kinds.quotas.shape))
-    many = np.abs(kinds.surplus(shares)).sum(axis=1) > 4 * c
-    if many.any():
-        rows, some = kinds.only(many)
-        shares[rows] = some.at(_prices(some))
-    return shares
-
-
-def _prices(kinds: _Kinds) -> FloatArray:
-    """Return prices at which the kinds' best classes fill the quotas, nearly.
-
-    A softmax of falling temperature stands in for the best class; its prices follow from the
-    totals. The temperature falls until hardly a row is undecided.
-    """
-    c = kinds.scores.shape[1]
-    F = kinds.scores * kinds.grain
-    groups = Groups(kinds.codes, len(kinds.quotas))
-    totals = np.clip(kinds.quotas, 1e-3, None).astype(np.float64)
-    sizes = kinds.quotas.sum(axis=1)
-    totals *= (sizes / totals.sum(axis=1))[:, None]
-    multipliers: FloatArray = np.zeros(totals.shape)
-    best = np.zeros(totals.shape)
-    fewest = np.full(len(sizes), np.inf)
-    temperature = 0.25
-    while temperature > 1e-8:
-        respond = SoftmaxResponse(F / temperature, kinds.sizes.astype(np.float64))
-        multipliers, _ = meet_totals(
-            RowDual(respond, groups),
-            totals,
-            totals,
-            groups.sizes,
-            max_step=1e3,
-            start=multipliers,
-            tol=1e-4,
-            max_iter=8,
-        )
-        prices = multipliers * temperature
-        off = np.abs(kinds.surplus(kinds.at(prices))).sum(axis=1)
-        better = off < fewest
-        best[better], fewest[better] = prices[better], off[better]
-        if (fewest <= 2 * c).all():
-            break
-        temperature /= 4.0
-        multipliers *= 4.0
-    return best
 
 
 def _exchange(kinds: _Kinds, shares: IntArray) -> IntArray:
@@ -231,19 +190,20 @@ def _exchange(kinds: _Kinds, shares: IntArray) -> IntArray:
             )
         left = np.abs(surplus).sum()
         unmet = np.any(surplus != 0, axis=1)
-        rows, some = kinds.only(unmet)
+        rows, some = np.flatnonzero(unmet[kinds.codes]), kinds.only(unmet)
         rounds = 4
         if np.abs(surplus).sum(axis=1).max() > 32:
             most = np.full(len(some.quotas), _SHORTLIST)
             there = shares[rows] > 0
             listed = np.flatnonzero(cheapest_to_move(some.scores, there, some.codes, most))
-            rows, some = rows[listed], some.take(listed, surplus[unmet], shares[rows])
+            some, rows = some.take(listed, some.quotas), rows[listed]
+            some = replace(some, quotas=some.summed(shares[rows]) - surplus[unmet])
             rounds = _SHORTLIST - 1
-        part = shares[rows]
+        moved = shares[rows]
         for _ in range(rounds):
-            if not _move_once(some, part):
+            if not _move_once(some, moved):
                 break
-        shares[rows] = part
+        shares[rows] = moved
     return shares
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from apportion._core.decode import round_to_counts
 from apportion._core.descent import Status
-from apportion._core.refine import MOST_ROUNDS
+from apportion._core.refine import _MOST_ROUNDS as MOST_ROUNDS
 from apportion._dask.bag_sums import OfBags
 from apportion._dask.cluster import Cluster
 from apportion._dask.decode import Cuts

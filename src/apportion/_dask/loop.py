@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from apportion._core.descent import Approach, Status
+from apportion._core.descent import Progress, Status
 from apportion._core.dual import meet_totals
 from apportion._core.evaluator import DualSums
 from apportion._core.propagation import Cholesky
@@ -138,7 +138,7 @@ class Loop:
         enough = tol * state.size
         if state.leap <= enough:
             return state, self._converged(state)
-        approach = Approach(tol)
+        approach = Progress(tol)
         here, before = self.cluster.send(state.point), self.cluster.send(state.point_before)
         while len(state.energies) <= max_iter:
             Y = state.here + state.momentum * (state.here - state.before)

@@ -11,6 +11,8 @@ import numpy as np
 from apportion._core.evaluator import DualSums
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 
+_NO_SUMS = DualSums(*[np.empty(0)] * 4)
+
 
 class SpanningBags(NamedTuple):
     """The masses and sizes of the bags that lie in several partitions."""
@@ -42,7 +44,7 @@ class PartitionDual:
     request: Callable[[FloatArray], DualSums]
     multipliers: FloatArray
     bags: IntArray | None = None
-    answer: DualSums = DualSums(*[np.empty(0)] * 4)
+    answer: DualSums = _NO_SUMS
 
     def at(self, multipliers: FloatArray) -> PartitionDual:
         """Return the dual at other multipliers."""

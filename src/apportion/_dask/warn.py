@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from apportion._core.descent import Status, constants_cancel, no_room
+from apportion._core.descent import Status
+from apportion._core.uniqueness import constants_cancel, no_room
 from apportion._dask.cluster import Cluster
 from apportion._dask.layout import Layout
 from apportion._dask.part import Part, Point

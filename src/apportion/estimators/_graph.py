@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
 from apportion._core.decode import Decoding
-from apportion._core.descent import Solution, unsupervised_rows
+from apportion._core.descent import Solution
 from apportion._core.projection import MassProjection
+from apportion._core.uniqueness import unsupervised_rows
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import (

@@ -9,8 +9,10 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from apportion._core.decode import Decoding, Quotas
-from apportion._core.descent import Settings, Solution, solve, unsupervised_rows
+from apportion._core.descent import Solution
 from apportion._core.refine import clearly_smoother, refine
+from apportion._core.solve import Settings, solve
+from apportion._core.uniqueness import unsupervised_rows
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.progress import PROPAGATING, report_progress, several_runs
 from apportion._utils.typing import FloatArray, IntArray

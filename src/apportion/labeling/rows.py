@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from apportion._core.decode import Decoding
-from apportion._core.descent import unsupervised_rows
+from apportion._core.uniqueness import unsupervised_rows
 from apportion._io.tables import is_missing
 from apportion._utils.progress import several_runs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
