@@ -226,7 +226,7 @@ class LPLLP(BaseEstimator):
             max_iter=self.max_iter,
             refine=self.refine,
             resume=resume,
-            passed=passed,
+            accepted=passed,
         )
         self._keep(found, totals, source, cluster)
 
@@ -277,7 +277,7 @@ class LPLLP(BaseEstimator):
         self.n_spanning_ = int(layout.several.sum())
         self.unique_ = found.unique
         self.diagnosis_ = found.diagnosis
-        self.n_requests_ = sum(found.state.history)
+        self.n_requests_ = sum(found.requests)
         self.bytes_per_request_ = found.bytes_per_request
         self.n_tasks_ = cluster.n_tasks
         self.n_gathered_ = found.n_gathered
@@ -396,7 +396,7 @@ class LPLLP(BaseEstimator):
             tol=self.tol,
             max_iter=self.max_iter,
         )
-        voices = found.state.here / layout.masses[:, None]
+        voices = found.state.here.anchors / layout.masses[:, None]
         if len(self.classes_) == 2:
             voices = np.hstack([1.0 - voices, voices])
         graph = AnchorGraph.from_state(settings, state)

@@ -187,7 +187,7 @@ def descend(
     state: DescentState[Point, Extrapolated],
     tol: float,
     max_iter: int,
-    accepted: Callable[[DescentState[Point, Extrapolated]], bool] = never,
+    accepted: Callable[[Any], bool | None] = never,
 ) -> Status:
     """Minimize the energy from a state on; the state is changed into where the descent ends.
 

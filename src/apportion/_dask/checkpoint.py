@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from apportion._dask.evaluator import DaskPoint, DaskState, Extrapolation
 from apportion._dask.layout import Layout
-from apportion._dask.loop import State
-from apportion._dask.part import Point
+from apportion._dask.partition import ReducedPoint
 from apportion._io.write import replacing
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.exceptions import FileError
 from apportion.supervision.totals import Totals
 
-_ARRAYS = ("here", "before")
 _NUMBERS = ("t", "momentum", "size", "leap", "slack", "residual")
 _KINDS = {"rows_digest": "U", "run": "U", "n_rows": "i"}
 _NOT_ONE = (
@@ -57,13 +56,15 @@ class Checkpoint:
         self._path, self._n_rows, self._anchors, self._run = path, n_samples, anchors, run
         self._seconds, self._last = seconds, -np.inf
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: DaskState) -> None:
         """Write where the run is, if that was not done just now."""
         if time.monotonic() - self._last < self._seconds:
             return
-        arrays: dict[str, Any] = {name: getattr(state, name) for name in _ARRAYS}
-        arrays |= {name: np.array(getattr(state, name)) for name in _NUMBERS}
-        for name, point in (("point", state.point), ("point_before", state.point_before)):
+        here, before, momentum = state.ahead
+        numbers = state.t, momentum, state.size, state.gap, state.slack, here.residual
+        arrays: dict[str, Any] = dict(zip(_NUMBERS, map(np.array, numbers), strict=True))
+        arrays |= {"here": here.anchors, "before": before.anchors}
+        for name, point in (("point", here.reduced), ("point_before", before.reduced)):
             arrays |= {f"{name}_B": point.B, f"{name}_multipliers": point.multipliers}
         arrays |= {"energies": np.array(state.energies), "anchors": self._anchors}
         arrays |= {"rows_digest": np.array(state.rows_digest), "run": np.array(self._run)}
@@ -90,7 +91,7 @@ def _digest(arrays: Mapping[str, AnyArray]) -> str:
     return whole.hexdigest()
 
 
-def read_checkpoint(path: Path, run: str, n_features: int) -> tuple[int, FloatArray, State]:
+def read_checkpoint(path: Path, run: str, n_features: int) -> tuple[int, FloatArray, DaskState]:
     """Return the rows, the anchors and the state of an interrupted run.
 
     Nothing is believed unchecked: a file that was changed, or whose numbers no run could have
@@ -102,13 +103,23 @@ def read_checkpoint(path: Path, run: str, n_features: int) -> tuple[int, FloatAr
         if str(arrays.pop("digest")) != _digest(arrays):
             raise ValueError("its contents were changed after they were written")
         _require_numbers(arrays, n_features)
-        numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
-        state = State(
-            **{name: arrays[name] for name in _ARRAYS},
-            **numbers,
-            point=Point(arrays["point_B"], arrays["point_multipliers"]),
-            point_before=Point(arrays["point_before_B"], arrays["point_before_multipliers"]),
+        t, momentum, size, gap, slack, residual = (float(arrays[name]) for name in _NUMBERS)
+        here, before = (
+            DaskPoint(
+                ReducedPoint(arrays[f"{point}_B"], arrays[f"{point}_multipliers"]),
+                arrays[name],
+                residual,
+            )
+            for name, point in (("here", "point"), ("before", "point_before"))
+        )
+        state = DaskState(
+            here=here,
+            ahead=Extrapolation(here, before, momentum),
             energies=arrays["energies"].tolist(),
+            size=size,
+            t=t,
+            gap=gap,
+            slack=slack,
             rows_digest=str(arrays["rows_digest"]),
         )
         n_samples, anchors = int(arrays["n_rows"]), arrays["anchors"]
@@ -147,16 +158,16 @@ def _require_numbers(arrays: Mapping[str, AnyArray], n_features: int) -> None:
         raise ValueError("a momentum or energies that no run has")
 
 
-def require_fitting(path: Path, state: State, layout: Layout) -> None:
+def require_fitting(path: Path, state: DaskState, layout: Layout) -> None:
     """Raise unless a checkpoint's state is one of these rows, bags and partitions."""
     n_classes = len(layout.classes)
     shape = len(layout.masses), 1 if n_classes == 2 else n_classes
-    across = len(layout.across.sizes), n_classes
-    points = state.point, state.point_before
+    spanning = int(layout.several.sum()), n_classes
+    points = state.here, state.ahead.before
     fits = state.rows_digest == layout.rows_digest
-    fits &= state.here.shape == state.before.shape == shape
-    fits &= all(one.B.shape in ((0, 0), shape) for one in points)
-    fits &= all(one.multipliers.shape == across for one in points)
+    fits &= all(point.anchors.shape == shape for point in points)
+    fits &= all(point.reduced.B.shape in ((0, 0), shape) for point in points)
+    fits &= all(point.reduced.multipliers.shape == spanning for point in points)
     if not fits:
         raise FileError(
             str(path),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from apportion._dask.steps import added
+from apportion._dask.sums import added
 from apportion._utils.memory import free_bytes
 from apportion._utils.progress import report_progress
 from apportion._utils.threads import n_threads

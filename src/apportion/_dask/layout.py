@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apportion._dask.cluster import Cluster
-from apportion._dask.part import Design, Part
-from apportion._dask.spanning import SpanningBags
+from apportion._dask.partition import Design, Partition
 from apportion._dask.ties import Census, census, tie
 from apportion._utils.memory import refuse_if_too_large
 from apportion._utils.progress import report_progress
@@ -80,10 +79,10 @@ class Layout:
         return sum(self.lengths)
 
     @property
-    def across(self) -> SpanningBags:
-        """The bags that lie in several partitions."""
+    def spanning(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Lower and upper masses and sizes of the bags that lie in several partitions."""
         some = self.several
-        return SpanningBags(self.lower[some], self.upper[some], self.sizes[some])
+        return self.lower[some], self.upper[some], self.sizes[some]
 
     @property
     def holders(self) -> list[Any]:
@@ -142,7 +141,7 @@ def lay_out(
         spanning=np.where(several, np.cumsum(several) - 1, -1),
     )
     sent = cluster.send(design)
-    parts = [cluster.on_one(Part, one, sent, number) for number, one in enumerate(tied)]
+    parts = [cluster.on_one(Partition, one, sent, number) for number, one in enumerate(tied)]
     extents = cluster.gather(cluster.on_each(_extent, parts))
     cluster.settle(parts)
     lengths, holds, strengths, digests = zip(*extents, strict=True)
@@ -191,5 +190,5 @@ class _Extent(NamedTuple):
     digest: int
 
 
-def _extent(part: Part) -> _Extent:
+def _extent(part: Partition) -> _Extent:
     return _Extent(part.n_samples, len(part.held) > 0, float(part.strengths.sum()), part.digest)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from apportion._dask.labels import Round, said
-from apportion._dask.part import Part, Point
+from apportion._dask.labels import DecodingRound, decoded
+from apportion._dask.partition import Partition, ReducedPoint
 from apportion._dask.partitions import columns_of
 from apportion._io.read import no_column
 from apportion._io.write import refuse_to_replace, replacing, require_folder_writable
@@ -85,20 +85,22 @@ def _holds_labels(file: Path) -> bool:
         return False
 
 
-def soft_labels(part: Part, point: Point) -> FloatArray:
+def soft_labels(part: Partition, point: ReducedPoint) -> FloatArray:
     """Return the soft labels of a partition, in the order in which its rows were read."""
-    return part.back(part.projection.from_columns(part.at(point).F))
+    return part.as_read(part.soft_labels(point))
 
 
-def named_labels(part: Part, point: Point, rounds: list[Round], classes: AnyArray) -> AnyArray:
+def named_labels(
+    part: Partition, point: ReducedPoint, rounds: list[DecodingRound], classes: AnyArray
+) -> AnyArray:
     """Return the labels of a partition, in the order in which its rows were read."""
-    return np.asarray(classes[part.back(said(part, point, rounds).labels)])
+    return np.asarray(classes[part.as_read(decoded(part, point, rounds).labels)])
 
 
 def write_part(
-    part: Part,
-    point: Point,
-    rounds: list[Round],
+    part: Partition,
+    point: ReducedPoint,
+    rounds: list[DecodingRound],
     file: str,
     final: str,
     source: str | None,
@@ -114,7 +116,7 @@ def write_part(
     import pyarrow.parquet as pq
 
     soft = soft_labels(part, point)
-    labels = part.back(said(part, point, rounds).labels)
+    labels = part.as_read(decoded(part, point, rounds).labels)
     kept = pq.read_table(source, columns=list(keep)) if source is not None and keep else None
     columns = {} if kept is None else {name: kept.column(name) for name in keep}
     columns["label"] = pa.array(classes).take(pa.array(labels))

@@ -12,7 +12,7 @@ from apportion._core.descent import Status
 from apportion._core.uniqueness import constants_cancel, no_room
 from apportion._dask.cluster import Cluster
 from apportion._dask.layout import Layout
-from apportion._dask.part import Part, Point
+from apportion._dask.partition import Partition, ReducedPoint
 from apportion._utils.groups import Groups
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.exceptions import (
@@ -58,7 +58,7 @@ class Hanging(NamedTuple):
     reach: Reach
 
 
-def reach(part: Part, component: IntArray, n_components: int, floor: float) -> Reach:
+def reach(part: Partition, component: IntArray, n_components: int, floor: float) -> Reach:
     """Return how the rows of a partition hang together."""
     strengths = part.strengths
     first = part.components(component)
@@ -188,9 +188,9 @@ class Room(NamedTuple):
     sums: FloatArray
 
 
-def room(part: Part, component: IntArray, n_components: int, point: Point) -> Room:
+def room(part: Partition, component: IntArray, n_components: int, point: ReducedPoint) -> Room:
     """Return what soft labels of a partition leave room for."""
-    soft = part.projection.from_columns(part.at(point).F)
+    soft = part.soft_labels(point)
     n_bags = len(part.design.spanning)
     return Room(
         Groups(part.components(component), n_components).least(soft),
