@@ -26,8 +26,9 @@ import apportion._core.local as stepping
 from apportion import LPLLP, AnchorGraph, KNNGraph, Totals
 from apportion._core import propagation as propagate
 from apportion._core.decode import Quotas
+from apportion._core.descent import Settings
 from apportion._core.projection import MassProjection
-from apportion._core.solve import Settings, solve
+from apportion._core.solve import solve
 from apportion._utils.threads import in_threads, n_threads
 from apportion.graphs._row_blocks import row_parts
 from apportion.supervision.bags import match_bags

@@ -15,12 +15,12 @@ import reference
 from apportion import KNNGraph, PrecomputedGraph, RBFGraph, Totals
 from apportion._core import local, uniqueness
 from apportion._core.decode import quota
-from apportion._core.descent import Status, descend
+from apportion._core.descent import Settings, Status, descend
 from apportion._core.evaluator import DescentState
 from apportion._core.local import LocalEvaluator, LocalPoint
 from apportion._core.projection import MassProjection
 from apportion._core.propagation import Propagated, propagator
-from apportion._core.solve import Settings, solve
+from apportion._core.solve import solve
 from apportion._core.uniqueness import may_be_ambiguous, stands_alone, unsupervised_rows
 from apportion.datasets import make_bags, make_xor
 from apportion.supervision.bags import match_bags

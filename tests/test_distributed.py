@@ -1097,9 +1097,8 @@ def asking_of_scores(client, parts):
     cluster = Cluster(client)
 
     def request(work, *question, join=added):
-        return cluster.total(
-            cluster.on_each(of_scores, parts, None, [], None, work, *question), join
-        )
+        asked = None, [], None, work, question
+        return cluster.total(cluster.on_each(of_scores, parts, *asked), join)
 
     return request
 

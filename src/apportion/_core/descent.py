@@ -12,12 +12,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from apportion._core.decode import Quotas
-from apportion._core.evaluator import DescentEvaluator, DescentState, Extrapolated, Point, Step
+from apportion._core.evaluator import DescentEvaluator, DescentState, Extrapolated, Point
+from apportion._core.projection import Method
+from apportion._core.propagation import Metric
 from apportion._utils.progress import PROPAGATING, report_progress
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.exceptions import Advice
@@ -37,6 +39,10 @@ in 10,000 has changed."""
 
 _LEAST_STATIONARITY = 1e-12
 """Progress is measured up to here where the tolerance is 0."""
+
+
+Solver = Literal["accelerated", "plain", "literal"]
+Stop = Literal["converged", "settled"]
 
 
 class Status(Enum):
@@ -111,6 +117,22 @@ class Solution:
     def success(self) -> bool:
         """Whether the run ended where it was asked to end."""
         return self.status in (Status.CONVERGED, Status.SETTLED)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to solve and how; see `LPLLP` for the meaning of each."""
+
+    alpha: float = 0.5
+    solver: Solver = "accelerated"
+    order: int | None = None
+    metric: Metric = "degree"
+    projection: Method = "nearest"
+    prior_weight: float = 0.0
+    n_probes: int = 8
+    stop: Stop = "converged"
+    tol: float = 1e-8
+    max_iter: int = 2000
 
 
 class Progress:
@@ -213,7 +235,14 @@ def descend(
     threshold = stationarity_threshold(tol, evaluator.lipschitz)
     rounding = _ENERGY_ROUNDING * state.size**2
     progress = Progress(threshold)
-    if _stationary(evaluator, state, threshold):
+
+    def stationary() -> bool:
+        if evaluator.lipschitz * state.gap > threshold * state.size:
+            return False
+        state.here = evaluator.sharpened(state.here)
+        return evaluator.stationarity(state) <= threshold
+
+    if stationary():
         return Status.CONVERGED
     while len(state.energies) <= max_iter:
         step = evaluator.step(state)
@@ -231,38 +260,16 @@ def descend(
             state.ahead = evaluator.extrapolated(state.here, state.here, 0.0)
             state.t = 1.0
             continue
-        _accept(evaluator, state, step)
+        uphill = step.onward < 0
+        t_next = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.t**2))
+        momentum = 0.0 if uphill else (state.t - 1.0) / t_next
+        before, state.here, state.slack = state.here, step.point, step.slack
+        state.ahead = evaluator.extrapolated(state.here, before, momentum)
+        state.t = 1.0 if uphill else t_next
+        state.energies.append(step.energy)
         settled = accepted(state)
-        if _stationary(evaluator, state, threshold):
+        if stationary():
             return Status.CONVERGED
         if settled:
             return Status.SETTLED
     return Status.MAX_ITER
-
-
-def _stationary(
-    evaluator: DescentEvaluator[Point, Extrapolated],
-    state: DescentState[Point, Extrapolated],
-    threshold: float,
-) -> bool:
-    """Return whether the last step was short, and the point where it ended is stationary."""
-    if evaluator.lipschitz * state.gap > threshold * state.size:
-        return False
-    state.here = evaluator.sharpened(state.here)
-    return evaluator.stationarity(state) <= threshold
-
-
-def _accept(
-    evaluator: DescentEvaluator[Point, Extrapolated],
-    state: DescentState[Point, Extrapolated],
-    step: Step[Point],
-) -> None:
-    """Move the state on to the end of a step, and extrapolate from there."""
-    uphill = step.onward < 0
-    t_next = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.t**2))
-    momentum = 0.0 if uphill else (state.t - 1.0) / t_next
-    before, state.here = state.here, step.point
-    state.ahead = evaluator.extrapolated(step.point, before, momentum)
-    state.t = 1.0 if uphill else t_next
-    state.slack = step.slack
-    state.energies.append(step.energy)

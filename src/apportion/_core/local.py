@@ -15,10 +15,10 @@ from apportion._utils.threads import blockwise, total
 from apportion._utils.typing import FloatArray
 
 _DRIFT = 1e-12
-"""What travels with P from step to step is known up to rounding; below this, P is found anew."""
+"""Residuals of P that are passed on from step to step are exact up to this share of ‖F‖."""
 
 _INEXACT = 0.1
-"""P of a step is found up to this share of the gradient that the step follows."""
+"""P of a step's end is computed up to this share of the gradient that the step follows."""
 
 
 class LocalPoint(NamedTuple):
@@ -34,7 +34,7 @@ LocalState = DescentState[LocalPoint, LocalPoint]
 class LocalEvaluator:
     """The energy `e(F) = ½⟨F, (I - P)F⟩_M + μ/2 ‖F - F⁰‖²_M` and the set C it is minimized over.
 
-    Soft labels travel as columns: see `MassProjection`.
+    Soft labels are given as columns: see `MassProjection`.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class LocalEvaluator:
         self.project = project
         self.prior = prior
         self.mu = prior_weight
-        # One column stands for two that differ alike, hence its weight.
+        # One column is worked on in place of two whose differences are equal: it counts twice.
         self.weights = P.weights[:, None] * (2.0 if project.one_column else 1.0)
         self.lipschitz = max(P.lipschitz + prior_weight, 1e-12)
         self._advance: FloatArray | None = None

@@ -1,4 +1,4 @@
-"""Labels that keep every bag's counts, exchanged until neighbors agree."""
+"""Refine labels: the same counts in every bag, more agreement between neighbors."""
 
 from __future__ import annotations
 
@@ -105,12 +105,12 @@ def clearly_smoother(
     The convex problem has one answer. Where its soft labels are blurred, as few bags of much the
     same proportions leave them, the labels taken from it can be far from the smoothest ones of the
     same counts. Here random numbers are averaged over neighbors until they order the rows by
-    likeness; every bag's counts are handed out along that order, one way round and the other, and
+    similarity; labels with every bag's counts are taken along that order, in both directions, and
     refined. The numbers belong to the rows by `ranks`, so the result depends neither on the order
     of rows nor on a seed. Of equally smooth labels, those nearest to the soft labels F are taken.
 
-    Looked for only with two classes, where it is cheap, and where every row lies in a bag of exact
-    totals: a free row is smooth in the class of its neighbors, whatever that is.
+    This is done only with two classes, where it is cheap, and where every row lies in a bag of
+    exact totals: a free row is smooth in the class of its neighbors, whatever that is.
     """
     bags = decode.bags
     exact = np.allclose(bags.lower, bags.upper) and (bags.codes >= 0).all()

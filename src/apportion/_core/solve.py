@@ -6,40 +6,20 @@ literal one is the paper's Algorithm 2 as printed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 
 from apportion._core.decode import Quotas
-from apportion._core.descent import Settling, Solution, descend, never
+from apportion._core.descent import Settings, Settling, Solution, descend, never
 from apportion._core.local import LocalEvaluator, descend_plainly
 from apportion._core.projection import MassProjection, Method
-from apportion._core.propagation import Metric, propagator
+from apportion._core.propagation import propagator
 from apportion._core.uniqueness import may_be_ambiguous, probe
 from apportion._utils.progress import PROPAGATING, report_progress, several_runs
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.graphs import Graph
 from apportion.supervision.bags import Bags
-
-Solver = Literal["accelerated", "plain", "literal"]
-Stop = Literal["converged", "settled"]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What to solve and how; see `LPLLP` for the meaning of each."""
-
-    alpha: float = 0.5
-    solver: Solver = "accelerated"
-    order: int | None = None
-    metric: Metric = "degree"
-    projection: Method = "nearest"
-    prior_weight: float = 0.0
-    n_probes: int = 8
-    stop: Stop = "converged"
-    tol: float = 1e-8
-    max_iter: int = 2000
 
 
 def solve(
@@ -68,7 +48,7 @@ def solve(
         Where to start, by default at the prior. It does not change where a converged run ends,
         unless the totals admit several answers or the solver is no gradient descent.
     ranks : ndarray of shape (n_samples,), optional
-        The order in which random numbers are handed to rows and ties are broken.
+        The order in which rows get random numbers and ties are broken.
     rng : Generator, optional
         Draws the starts of probes.
     """
@@ -115,18 +95,7 @@ def solve(
 
         solution = run(prior if start is None else start, settings.max_iter)
         if probed:
-            return probe(
-                solution,
-                run,
-                evaluator,
-                graph,
-                bags,
-                ranks,
-                n_probes=settings.n_probes,
-                tol=settings.tol,
-                max_iter=settings.max_iter,
-                rng=rng,
-            )
+            return probe(solution, run, evaluator, graph, bags, settings, ranks, rng)
     return solution if literal else replace(solution, unique=True)
 
 
@@ -139,7 +108,7 @@ def _solve_arranged(
     ranks: IntArray | None,
     rng: np.random.Generator | None,
 ) -> Solution:
-    """Solve with similar rows standing together, which memory rewards, and put them back."""
+    """Solve with similar rows next to each other, which uses the cache, and restore the order."""
     rows = graph.locality
     assert rows is not None
     solution = solve(

@@ -14,7 +14,13 @@ from apportion._utils.hashing import scramble
 from apportion._utils.typing import BoolArray, IntArray
 
 NEVER = np.iinfo(np.int64).max // 4
+"""The loss of a move that no row can make; a few of them can be added."""
+
 _SHORTLIST = 100
+"""Kinds per pair of classes that are looked at while many rows have to be moved."""
+
+_FEW_MOVES = 32
+"""Up to this surplus of a group, all kinds are looked at."""
 
 
 def transport(
@@ -50,7 +56,7 @@ def transport(
     kind_of, kinds = _kinds_of(scores, groups.codes, quotas, grain)
     prices, _ = search_prices(kinds, quotas, np.zeros_like(quotas), grain)
     shares = _exchange(kinds, kinds.at(prices))
-    labels = _handed_out(kind_of, shares)
+    labels = _labels_of(kind_of, shares)
     tied = _exchangeable(kinds, shares)
     return labels, tied[kind_of, labels]
 
@@ -77,7 +83,7 @@ def exchanged(
     shares = np.zeros_like(kinds.scores)
     np.add.at(shares, (kind_of, labels), 1)
     kinds = replace(kinds, quotas=kinds.summed(shares) - surplus)
-    return _handed_out(kind_of, _exchange(kinds, shares))
+    return _labels_of(kind_of, _exchange(kinds, shares))
 
 
 def least_losses(
@@ -107,7 +113,7 @@ def _kinds_of(
     return np.argsort(by_group)[kind_of], kinds
 
 
-def _handed_out(kind_of: IntArray, shares: IntArray) -> IntArray:
+def _labels_of(kind_of: IntArray, shares: IntArray) -> IntArray:
     """Return labels by the kinds' shares: among equal rows, earlier ones get earlier classes."""
     n_kinds, c = shares.shape
     labels = np.empty(len(kind_of), dtype=np.intp)
@@ -178,7 +184,7 @@ def _exchange(kinds: _Kinds, shares: IntArray) -> IntArray:
     """Move rows along shortest chains of classes until every group's counts are its quotas.
 
     Of every pair of classes only the cheapest `_SHORTLIST` kinds are looked at while fewer rows
-    than that have moved: one chain takes at most one of them away, so the cheapest is among them.
+    than that have moved: a chain exhausts at most one of them, so that the cheapest is among them.
     """
     left = np.inf
     while (surplus := kinds.surplus(shares)).any():
@@ -192,10 +198,10 @@ def _exchange(kinds: _Kinds, shares: IntArray) -> IntArray:
         unmet = np.any(surplus != 0, axis=1)
         rows, some = np.flatnonzero(unmet[kinds.codes]), kinds.only(unmet)
         rounds = 4
-        if np.abs(surplus).sum(axis=1).max() > 32:
+        if np.abs(surplus).sum(axis=1).max() > _FEW_MOVES:
             most = np.full(len(some.quotas), _SHORTLIST)
-            there = shares[rows] > 0
-            listed = np.flatnonzero(cheapest_to_move(some.scores, there, some.codes, most))
+            present = shares[rows] > 0
+            listed = np.flatnonzero(cheapest_to_move(some.scores, present, some.codes, most))
             some, rows = some.take(listed, some.quotas), rows[listed]
             some = replace(some, quotas=some.summed(shares[rows]) - surplus[unmet])
             rounds = _SHORTLIST - 1
@@ -221,16 +227,16 @@ def _move_once(kinds: _Kinds, shares: IntArray) -> bool:
     source, sink = np.divmod(np.argmin(flat, axis=1), c)
     amount = np.minimum(surplus[unmet, source], -surplus[unmet, sink])
     chain = []
-    here = source
+    reached = source
     for _ in range(c):
-        going = np.flatnonzero(here != sink)
-        start = here[going]
+        going = np.flatnonzero(reached != sink)
+        start = reached[going]
         to = following[unmet[going], start, sink[going]]
         kind = mover[unmet[going], start, to]
         amount[going] = np.minimum(amount[going], shares[kind, start])
         chain.append((going, kind, start, to))
-        here = here.copy()
-        here[going] = to
+        reached = reached.copy()
+        reached[going] = to
     for going, kind, start, to in chain:
         shares[kind, start] -= amount[going]
         shares[kind, to] += amount[going]
@@ -238,7 +244,7 @@ def _move_once(kinds: _Kinds, shares: IntArray) -> bool:
 
 
 def cheapest_to_move(
-    scores: IntArray, there: BoolArray, codes: IntArray, most: IntArray
+    scores: IntArray, present: BoolArray, codes: IntArray, most: IntArray
 ) -> BoolArray:
     """Return which kinds are among the cheapest to move between some pair of classes.
 
@@ -246,7 +252,7 @@ def cheapest_to_move(
     ----------
     scores : ndarray of int, of shape (n_kinds, n_classes)
         What each kind is worth in each class.
-    there : ndarray of bool, of shape (n_kinds, n_classes)
+    present : ndarray of bool, of shape (n_kinds, n_classes)
         Which kinds have rows in which class.
     codes : ndarray of shape (n_kinds,)
         Their groups, sorted.
@@ -256,13 +262,13 @@ def cheapest_to_move(
     listed = np.zeros(len(codes), dtype=bool)
     c = scores.shape[1]
     for a in range(c):
-        here = np.flatnonzero(there[:, a])
-        groups = codes[here]
-        first = np.arange(len(here)) - np.searchsorted(groups, np.arange(len(most)))[groups]
+        kinds = np.flatnonzero(present[:, a])
+        groups = codes[kinds]
+        number = np.arange(len(kinds)) - np.searchsorted(groups, np.arange(len(most)))[groups]
         for b in range(c):
             if b != a:
-                order = np.lexsort((scores[here, a] - scores[here, b], groups))
-                listed[here[order[first < most[groups]]]] = True
+                order = np.lexsort((scores[kinds, a] - scores[kinds, b], groups))
+                listed[kinds[order[number < most[groups]]]] = True
     return listed
 
 
@@ -272,17 +278,17 @@ def _cheapest_moves(kinds: _Kinds, shares: IntArray) -> tuple[IntArray, IntArray
     loss = np.full((len(kinds.quotas), c, c), NEVER)
     mover = np.zeros(loss.shape, dtype=np.intp)
     for a in range(c):
-        here = np.flatnonzero(shares[:, a] > 0)
-        if not here.size:
+        some = np.flatnonzero(shares[:, a] > 0)
+        if not some.size:
             continue
-        groups, starts = np.unique(kinds.codes[here], return_index=True)
-        losses = kinds.scores[here][:, [a]] - kinds.scores[here]
+        groups, starts = np.unique(kinds.codes[some], return_index=True)
+        losses = kinds.scores[some][:, [a]] - kinds.scores[some]
         least = np.minimum.reduceat(losses, starts, axis=0)
-        lengths = np.diff(np.append(starts, len(here)))
+        lengths = np.diff(np.append(starts, len(some)))
         is_least = losses == np.repeat(least, lengths, axis=0)
-        place = np.where(is_least, np.arange(len(here))[:, None], len(here))
+        position = np.where(is_least, np.arange(len(some))[:, None], len(some))
         loss[groups, a] = least
-        mover[groups, a] = here[np.minimum.reduceat(place, starts, axis=0)]
+        mover[groups, a] = some[np.minimum.reduceat(position, starts, axis=0)]
         loss[:, a, a] = 0
     return loss, mover
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from apportion._core.decode import Quotas
-from apportion._core.descent import Solution
+from apportion._core.descent import Settings, Solution
 from apportion._core.local import LocalEvaluator
 from apportion._utils.groups import Groups
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -64,7 +64,7 @@ _AVERAGINGS = 10
 def unsupervised_rows(graph: Graph, bags: Bags) -> BoolArray:
     """Return the rows that no label and no known total reaches, over any number of ties.
 
-    Nothing is known of them: they keep the overall class shares.
+    They keep the overall class shares.
     """
     n_components, component = graph.components()
     informative = (bags.upper - bags.lower).max(axis=1, initial=0.0) < bags.groups.sizes
@@ -101,7 +101,10 @@ def may_be_ambiguous(graph: Graph, bags: Bags) -> bool:
 def constants_cancel(counts: Any) -> bool:
     """Return whether constants on components may cancel in every bag, not all of them 0.
 
-    Given are the rows of each exact bag, as a sparse array, in each component.
+    Parameters
+    ----------
+    counts : sparse array of shape (n_bags, n_components)
+        The rows of each bag of exact totals in each component.
     """
     n_bags, n_components = counts.shape
     if n_components > min(n_bags, _MOST_COMPONENTS):
@@ -174,9 +177,9 @@ def _only_zero(
     n_components, c = fall.shape
     lines = sparse.kron(counts, sparse.eye_array(c))
     whole = sparse.kron(sparse.eye_array(n_components), np.ones((1, c)))
-    some = np.random.default_rng(0).standard_normal(fall.size)
-    for direction in (some, -some):
-        found = linprog(
+    coefficients = np.random.default_rng(0).standard_normal(fall.size)
+    for direction in (coefficients, -coefficients):
+        program = linprog(
             -direction,
             A_ub=sparse.vstack([lines, -lines]),
             b_ub=np.maximum(np.concatenate([below.ravel(), above.ravel()]), 0.0),
@@ -184,7 +187,7 @@ def _only_zero(
             b_eq=np.zeros(n_components),
             bounds=np.column_stack([-fall.ravel(), rise.ravel()]),
         )
-        if found.status != 0 or -found.fun > _ROOM:
+        if program.status != 0 or -program.fun > _ROOM:
             return False
     return True
 
@@ -195,11 +198,8 @@ def probe(
     evaluator: LocalEvaluator,
     graph: Graph,
     bags: Bags,
+    settings: Settings,
     ranks: IntArray,
-    *,
-    n_probes: int,
-    tol: float,
-    max_iter: int,
     rng: np.random.Generator | None,
 ) -> Solution:
     """Test whether another start ends elsewhere; if so, keep the smoothest of several ends.
@@ -209,6 +209,7 @@ def probe(
     """
     if first.converged and stands_alone(first.F, graph, bags):
         return replace(first, unique=True)
+    n_probes = settings.n_probes
     if n_probes == 0 or not first.converged:
         return first
     rng = np.random.default_rng(0) if rng is None else rng
@@ -220,11 +221,11 @@ def probe(
     for number in range(1, n_probes + 1):
         point = _random_start(evaluator, bags, ranks, rng)
         start = np.where(unknown[:, None], bags.prior(), point)
-        end = run(start, min(max_iter, budget))
+        end = run(start, min(settings.max_iter, budget))
         budget -= end.n_iter
         if end.converged:
             ends.append(end)
-            if len(ends) == 2 and _same(first, end, evaluator, tol):
+            if len(ends) == 2 and _same(first, end, evaluator, settings.tol):
                 return replace(first, unique=True, n_starts=2, n_probes=number)
         if budget <= 0:
             probes_left = n_probes - number + (not end.converged)
@@ -236,13 +237,8 @@ def probe(
     labels = [decode(end.F).labels for end in ends]
     smoothness = [graph.label_smoothness(codes, bags.n_classes) for codes in labels]
     best = ends[smoothest(smoothness)[0]]
-    return replace(
-        best,
-        unique=False,
-        n_starts=len(ends),
-        n_probes=first.n_probes,
-        probes_left=probes_left,
-    )
+    best = replace(best, n_probes=first.n_probes, probes_left=probes_left)
+    return replace(best, unique=False, n_starts=len(ends))
 
 
 def _same(a: Solution, b: Solution, evaluator: LocalEvaluator, tol: float) -> bool:

@@ -38,7 +38,7 @@ from apportion.supervision.diagnosis import Diagnosis
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit leaves behind: what labels follow from, and what they add up to.
+    """The result of a fit: what labels follow from, and sums over them.
 
     Attributes
     ----------
@@ -91,15 +91,16 @@ def learn_anchors(
     """
     report_progress("choosing anchors")
     most = rows_for_anchors(most_anchors)
-    found = cluster.on_each_read(lowest, partitions, most)
-    cluster.watch("choosing anchors", found)
-    first: Head = cluster.total(cluster.on_each(head, found), merged, most)
+    lowest_rows = cluster.on_each_read(lowest, partitions, most)
+    cluster.watch("choosing anchors", lowest_rows)
+    first: Head = cluster.total(cluster.on_each(head, lowest_rows), merged, most)
     if not first.n_samples:
-        raise SupervisionError("`X`", "no rows", "at least one", "check where they are read from")
+        where = "check where they are read from"
+        raise SupervisionError("", "no rows", "at least one", where, parameter="X")
     require_squares(first.largest)
     number = wanted(first.n_samples)
     hashes = first.hashes[: rows_for_anchors(number)]
-    samples = cluster.on_each(up_to, found, int(hashes[-1]))
+    samples = cluster.on_each(up_to, lowest_rows, int(hashes[-1]))
     sample: Sample = cluster.total(samples, joined, len(hashes))
     anchors, _ = anchors_of(sample.X, number)
     return first.n_samples, anchors
@@ -170,13 +171,13 @@ class DaskLabels:
     def decoded(self, rounds: list[Any], means: FloatArray | None) -> list[Any]:
         """Return the rounds with one more, that follows from the means of anchors."""
         cluster = self._cluster
-        told = self._point, rounds, cluster.send(means)
+        context = self._point, rounds, cluster.send(means)
 
         def request(
             work: Callable[..., Any], *question: Any, join: Callable[..., Any] = added
         ) -> Any:
-            sent = [cluster.send(one) for one in question]
-            answers = cluster.on_each(of_scores, self._layout.holders, *told, work, *sent)
+            task = work, cluster.send(question)
+            answers = cluster.on_each(of_scores, self._layout.holders, *context, *task)
             return cluster.total(answers, join)
 
         return [*rounds, cluster.send(DecodingRound(means, self._quota(request)))]

@@ -98,7 +98,7 @@ def of_scores(
     rounds: Rounds,
     prototypes: FloatArray | None,
     work: Callable[..., Any],
-    *question: Any,
+    question: tuple[Any, ...],
 ) -> Any:
     """Return `work(partition, scores, *question)` for rows across partitions after these rounds."""
     return work(partition, scored(partition, point, rounds, prototypes).scores, *question)

@@ -1,4 +1,4 @@
-"""Rows tied to anchors on all partitions, and what their bags are: what a run begins with."""
+"""The rows of all partitions, tied to anchors, and their bags: what a run begins with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TYING = "tying rows"
 
 @dataclass(frozen=True)
 class Layout:
-    """Partitions that are ready to answer, and what they add up to.
+    """Partitions that are ready to answer, and sums over them.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ def lay_out(
     anchors: FloatArray,
     n_nearest: int,
 ) -> Layout:
-    """Return the rows of all partitions, tied to the anchors; rows are read for that, and let go.
+    """Tie the rows of all partitions to the anchors; rows are read for that and not kept.
 
     Parameters
     ----------
@@ -125,15 +125,15 @@ def lay_out(
     cluster.watch(_TYING, counted)
     total: Census = cluster.total(counted)
     used = np.flatnonzero(total.anchor_rows > 0)
-    place = np.zeros(len(anchors), dtype=np.intp)
-    place[used] = np.arange(len(used))
+    position = np.zeros(len(anchors), dtype=np.intp)
+    position[used] = np.arange(len(used))
     lower, upper = _masses(totals, total.sizes)
     overall = overall_shares(lower, upper, total.sizes)
     shares = shares_near(overall, lower, upper, total.sizes)
     several = total.partitions > 1
     design = Design(
         masses=total.masses[used],
-        used=place,
+        used=position,
         classes=totals.classes,
         lower=lower,
         upper=upper,
@@ -141,7 +141,7 @@ def lay_out(
         spanning=np.where(several, np.cumsum(several) - 1, -1),
     )
     sent = cluster.send(design)
-    parts = [cluster.on_one(Partition, one, sent, number) for number, one in enumerate(tied)]
+    parts = [cluster.on_one(Partition, rows, sent, number) for number, rows in enumerate(tied)]
     extents = cluster.gather(cluster.on_each(_extent, parts))
     cluster.settle(parts)
     lengths, holds, strengths, digests = zip(*extents, strict=True)
@@ -153,7 +153,7 @@ def lay_out(
         anchors=anchors[used],
         masses=design.masses,
         shared=total.shared[np.ix_(used, used)],
-        near=Nearness(*(one[used] for one in total.near)),
+        near=Nearness(*(field[used] for field in total.near)),
         overall=overall,
         classes=totals.classes,
         sizes=total.sizes,
@@ -167,17 +167,18 @@ def lay_out(
 
 def _masses(totals: Totals, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the masses of all bags; of those without rows, 0."""
-    there = np.flatnonzero(sizes > 0)
-    if not there.size:
+    present = np.flatnonzero(sizes > 0)
+    if not present.size:
         raise SupervisionError(
-            "`bags`",
+            "",
             "no row that is in a bag, all ids being missing",
             "at least one bag with rows",
             "check the column of bag ids",
+            parameter="bags",
         )
     shape = len(sizes), len(totals.classes)
     lower, upper = np.zeros(shape), np.zeros(shape)
-    lower[there], upper[there] = masses_for(totals, there, sizes[there])
+    lower[present], upper[present] = masses_for(totals, present, sizes[present])
     return lower, upper
 
 

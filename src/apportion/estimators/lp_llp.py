@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from apportion._core.decode import Decoding, Quotas
-from apportion._core.descent import Solution
+from apportion._core.descent import Settings, Solution
 from apportion._core.refine import clearly_smoother, refine
-from apportion._core.solve import Settings, solve
+from apportion._core.solve import solve
 from apportion._core.uniqueness import unsupervised_rows
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.progress import PROPAGATING, report_progress, several_runs
