@@ -21,7 +21,7 @@ from apportion._core.local import LocalEvaluator, LocalPoint
 from apportion._core.projection import MassProjection
 from apportion._core.propagation import Propagated, propagator
 from apportion._core.solve import solve
-from apportion._core.uniqueness import may_be_ambiguous, stands_alone, unsupervised_rows
+from apportion._core.uniqueness import may_be_ambiguous, only_minimizer, unsupervised_rows
 from apportion.datasets import make_bags, make_xor
 from apportion.supervision.bags import match_bags
 
@@ -254,7 +254,7 @@ def test_what_stands_alone_leaves_no_room_for_constants(seed):
         )
         room = max(room, -found.fun)
     if not unsupervised_rows(graph, bags).any():
-        assert stands_alone(F, graph, bags) == (room < 1e-4)
+        assert only_minimizer(F, graph, bags) == (room < 1e-4)
 
 
 def test_an_answer_with_rows_of_no_mass_stands_alone():
@@ -267,11 +267,11 @@ def test_an_answer_with_rows_of_no_mass_stands_alone():
     bags = match_bags(8, bags=[0, 0, 0, 1, 0, 1, 1, 1], proportions=totals)
     assert may_be_ambiguous(graph, bags)
     first = solve(graph, bags, Settings(n_probes=0))
-    assert first.unique is (True if stands_alone(first.F, graph, bags) else None)
+    assert first.unique is (True if only_minimizer(first.F, graph, bags) else None)
     pure = np.repeat(np.eye(2), 4, axis=0)
-    assert stands_alone(pure, graph, bags)
-    assert not stands_alone(0.5 * (pure + 0.5), graph, bags)
-    assert not stands_alone(pure, *two_islands())
+    assert only_minimizer(pure, graph, bags)
+    assert not only_minimizer(0.5 * (pure + 0.5), graph, bags)
+    assert not only_minimizer(pure, *two_islands())
 
 
 def test_given_labels_and_different_bags_decide_between_islands():

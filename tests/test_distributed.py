@@ -37,7 +37,7 @@ from apportion._dask.cluster import Cluster
 from apportion._dask.evaluator import PartitionDual
 from apportion._dask.fit import learn_anchors
 from apportion._dask.footers import choose_features, read_footers
-from apportion._dask.labels import DecodingRound, Scored, Tally, decoded, of_scores
+from apportion._dask.labels import DecodingRound, Scored, Tally, decoded_labels, of_scores
 from apportion._dask.memory import Extent, bytes_a_row, bytes_a_worker, require_memory
 from apportion._dask.output import write_part
 from apportion._dask.partition import StepAnswer
@@ -1164,7 +1164,7 @@ def test_labels_across_partitions_are_the_best_of_their_counts(
     cut = QuotaSolver(quotas)(asking_of_scores(AtOnce(), parts))
     ours, tied = np.empty(n, dtype=np.intp), np.empty(n, dtype=bool)
     for mine, part in zip(rows, parts, strict=True):
-        ours[mine], tied[mine] = decoded(part, None, [DecodingRound(None, cut)])
+        ours[mine], tied[mine] = decoded_labels(part, None, [DecodingRound(None, cut)])
 
     mass = quotas.astype(float)
     bags = Bags(tuple(range(len(mass))), np.arange(c), codes, mass, mass, np.full(n, -1))
@@ -1205,7 +1205,7 @@ def test_many_bags_are_cut_a_few_bits_at_a_time():
     assert max(one.values[0].size for one in client.back) <= n_bags * 16
     second = np.zeros(n, dtype=bool)
     for mine, part in zip(rows, parts, strict=True):
-        second[mine] = decoded(part, None, [DecodingRound(None, cut)]).labels == 1
+        second[mine] = decoded_labels(part, None, [DecodingRound(None, cut)]).labels == 1
     np.testing.assert_array_equal(np.bincount(codes[second], minlength=n_bags), take)
     score = grains[:, 1]
     for bag in range(n_bags):

@@ -122,7 +122,7 @@ def test_a_walk_without_end_takes_no_more_steps(alpha, monkeypatch):
     def step(*_):
         raise AssertionError("a step was taken")
 
-    monkeypatch.setattr(propagate._SparsePropagator, "_step", step)
+    monkeypatch.setattr(propagate._SparsePropagator, "_solve", step)
     W = np.zeros((40, 40))
     W[:20, :20], W[20:, 20:] = random_graph(20, 1), random_graph(20, 2)
     P = propagator(PrecomputedGraph().fit(sparse.csr_array(W)), alpha, floor=0.0)

@@ -25,7 +25,7 @@ from apportion._dask.checkpoint import (
     run_of,
 )
 from apportion._dask.cluster import Cluster, client_for
-from apportion._dask.fit import Fitted, fit, learn_anchors
+from apportion._dask.fit import DaskFit, fit, learn_anchors
 from apportion._dask.layout import lay_out
 from apportion._dask.memory import Extent, require_memory
 from apportion._dask.output import (
@@ -117,7 +117,7 @@ class LPLLP(BaseEstimator):
     """
 
     _own: ExitStack | None = None
-    _found: Fitted | None = None
+    _found: DaskFit | None = None
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ class LPLLP(BaseEstimator):
                 f"Got {self.max_iter!r}."
             )
 
-    def _keep(self, found: Fitted, totals: Totals, source: Partitions, cluster: Cluster) -> None:
+    def _keep(self, found: DaskFit, totals: Totals, source: Partitions, cluster: Cluster) -> None:
         self.classes_ = totals.classes
         layout = found.layout
         self.anchors_ = layout.anchors
@@ -421,7 +421,7 @@ class LPLLP(BaseEstimator):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _fitted(self) -> Fitted:
+    def _fitted(self) -> DaskFit:
         check_is_fitted(self, "classes_")
         if self._found is None:
             raise ValueError("The fit was closed: its partitions are gone. Fit anew.")

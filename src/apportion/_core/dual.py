@@ -45,13 +45,6 @@ class Response(NamedTuple):
 _NO_RESPONSE = Response(np.empty((0, 0)), np.empty(0))
 
 
-class Curvature(NamedTuple):
-    """The derivatives of rows' responses, `diag(diagonal) - crossed crossedᵀ` each."""
-
-    diagonal: FloatArray
-    crossed: FloatArray
-
-
 @dataclass(frozen=True)
 class SimplexResponse:
     """Nearest point of the simplex: argmax_g λ·g - w/2 ‖g - f‖², that is Π(f + λ/w)."""
@@ -67,11 +60,11 @@ class SimplexResponse:
         worth = np.einsum("ih,ih->i", lam, labels)
         return Response(labels, worth - 0.5 * self.weights * np.einsum("ih,ih->i", away, away))
 
-    def curvature(self, response: Response, rows: IntArray) -> Curvature:
-        """Return the derivatives of some rows' responses."""
+    def curvature(self, response: Response, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return d and u of some rows: the derivative of each response is `diag(d) - u uᵀ`."""
         support = (response.labels[rows] > 0).astype(np.float64)
         w = self.weights[rows][:, None]
-        return Curvature(support / w, support / np.sqrt(w * support.sum(axis=1, keepdims=True)))
+        return support / w, support / np.sqrt(w * support.sum(axis=1, keepdims=True))
 
     def take(self, rows: IntArray) -> SimplexResponse:
         """Return the same for some rows."""
@@ -99,10 +92,10 @@ class SoftmaxResponse:
         value = times * (top + np.log(total))[:, 0]
         return Response(times[:, None] * labels, value)
 
-    def curvature(self, response: Response, rows: IntArray) -> Curvature:
-        """Return the derivatives of some rows' responses."""
+    def curvature(self, response: Response, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return d and u of some rows: the derivative of each response is `diag(d) - u uᵀ`."""
         labels = response.labels[rows]
-        return Curvature(labels, labels / np.sqrt(self.multiplicity[rows])[:, None])
+        return labels, labels / np.sqrt(self.multiplicity[rows])[:, None]
 
     def take(self, rows: IntArray) -> SoftmaxResponse:
         """Return the same for some rows."""
@@ -181,7 +174,7 @@ class RowDual:
         return hessian
 
 
-class _Totals(NamedTuple):
+class _BagTotals(NamedTuple):
     """Totals and sizes of some bags, and the longest step to try in each."""
 
     lower: FloatArray
@@ -189,8 +182,8 @@ class _Totals(NamedTuple):
     sizes: FloatArray
     max_step: FloatArray
 
-    def only(self, keep: BoolArray | IntArray) -> _Totals:
-        return _Totals(*(field[keep] for field in self))
+    def only(self, keep: BoolArray | IntArray) -> _BagTotals:
+        return _BagTotals(*(field[keep] for field in self))
 
     @property
     def interval(self) -> BoolArray:
@@ -255,7 +248,7 @@ def meet_totals(
     """
     n_bags = len(sizes)
     multipliers = np.zeros(lower.shape) if start is None else start.copy()
-    totals = _Totals(lower, upper, sizes, np.broadcast_to(max_step, n_bags))
+    totals = _BagTotals(lower, upper, sizes, np.broadcast_to(max_step, n_bags))
     damping = np.full(n_bags, _FIRST_DAMPING)
     reference, steepness = np.full(n_bags, np.inf), np.zeros(n_bags)
     idle, fell = np.zeros(n_bags, dtype=np.intp), np.ones(n_bags, dtype=bool)
@@ -281,12 +274,12 @@ def meet_totals(
             point, totals, pending = point.only(wrong), totals.only(wrong), pending[wrong]
             lam, gradient = lam[wrong], gradient[wrong]
         direction = newton_step(point.hessian(), totals, lam, gradient, damping[pending])
-        found = _line_search(point, totals, lam, gradient, direction)
-        multipliers[pending], fell[pending] = found.multipliers, found.fell
-        idle[pending[found.stuck]] = _IDLE_STEPS
-        factor = np.where(found.whole, 0.1, 10.0)
+        searched = _line_search(point, totals, lam, gradient, direction)
+        multipliers[pending], fell[pending] = searched.multipliers, searched.fell
+        idle[pending[searched.stuck]] = _IDLE_STEPS
+        factor = np.where(searched.whole, 0.1, 10.0)
         damping[pending] = np.clip(damping[pending] * factor, _LEAST_DAMPING, _MOST_DAMPING)
-        dual, point = point, found.point
+        dual, point = point, searched.point
     residual = steepness / np.maximum(sizes, 1.0)
     return multipliers, float(residual.max(initial=0.0))
 
@@ -318,7 +311,7 @@ def dual_gradient(
     return np.where(lam > 0, sums - lower, np.where(lam < 0, sums - upper, between))
 
 
-def best_common_shift(lam: FloatArray, totals: _Totals) -> FloatArray:
+def best_common_shift(lam: FloatArray, totals: _BagTotals) -> FloatArray:
     """Return λ with one number added to each bag's multipliers, where the dual is least.
 
     A common shift changes no soft label, so that the dual is piecewise linear along it; its corners
@@ -343,7 +336,7 @@ def best_common_shift(lam: FloatArray, totals: _Totals) -> FloatArray:
 
 def newton_step(
     hessian: FloatArray,
-    totals: _Totals,
+    totals: _BagTotals,
     lam: FloatArray,
     gradient: FloatArray,
     damping: FloatArray,
@@ -396,7 +389,7 @@ def _solve_free(
 
 
 class _Searched(NamedTuple):
-    """What a line search found, one entry per bag.
+    """The result of a line search, one entry per bag.
 
     Attributes
     ----------
@@ -418,7 +411,7 @@ class _Searched(NamedTuple):
 
 def _line_search(
     point: DualPoint,
-    totals: _Totals,
+    totals: _BagTotals,
     lam: FloatArray,
     gradient: FloatArray,
     direction: FloatArray,
@@ -446,14 +439,14 @@ def _line_search(
         good |= level & (slope <= 0.5 * steepness[pending])
         moved[pending[good]] = trial[good]
         if good.all():
-            known = tried if inner is point else None
-            return _Searched(moved, length == 1.0, fell, stuck, known)
+            evaluated = tried if inner is point else None
+            return _Searched(moved, length == 1.0, fell, stuck, evaluated)
         inner, pending = tried.only(~good), pending[~good]
         length[pending] *= 0.5
     stuck[pending] = True
     return _Searched(moved, length == 1.0, fell, stuck, None)
 
 
-def _dual(point: DualPoint, lam: FloatArray, totals: _Totals) -> FloatArray:
+def _dual(point: DualPoint, lam: FloatArray, totals: _BagTotals) -> FloatArray:
     bound = np.where(lam > 0, lam * totals.lower, lam * totals.upper)
     return point.value - bound.sum(axis=1)

@@ -120,8 +120,11 @@ class MassProjection:
             box = f[:, 0], weights, 0.0, 1.0
             projected[rows, 0], start[:, 0] = shift_into_box(*box, groups, *totals)
         else:
+            # Every evaluation writes its soft labels: side by side here, and only the last of them
+            # to where the rows of the bags lie scattered.
+            labels = np.empty_like(f)
             start[:], _ = meet_totals(
-                RowDual(SimplexResponse(f, weights), groups, projected, rows),
+                RowDual(SimplexResponse(f, weights), groups, labels),
                 lower,
                 upper,
                 groups.sizes,
@@ -129,6 +132,7 @@ class MassProjection:
                 start=start,
                 tol=self.tol,
             )
+            projected[rows] = labels
 
     def _onto_simplex(self, columns: FloatArray) -> FloatArray:
         return np.clip(columns, 0.0, 1.0) if self.one_column else onto_simplex(columns)

@@ -199,8 +199,8 @@ class _DensePropagator(Propagator):
 # Methods for Sparse Linear Systems, 12.3). The eigenvalues of M⁻¹(D - W) lie between 0 and
 # 2 max d_i / m_i (Gershgorin), those of A therefore in [1, 1 + spread] with
 # spread = 2 τ max d_i / m_i; `_middle` and `_half` are the center and half-width of this interval.
-# k steps shrink the residual by 1 / T_k(middle / half), T_k being the Chebyshev polynomial, for any F
-# at all. Three things follow. The number of steps is known from the accuracy, so that no inner
+# k steps shrink the residual of any F by 1 / T_k(middle / half), with the Chebyshev polynomial T_k.
+# Three things follow. The number of steps is known from the accuracy, so that no inner
 # product has to be taken, as conjugate gradients would. The residual bounds the error of P F,
 # because no eigenvalue of A is below 1. And the residual exceeds the error by no more than the
 # condition number 1 + spread, by which the tolerance is divided.

@@ -116,8 +116,8 @@ def constants_cancel(counts: Any) -> bool:
     )
 
 
-def stands_alone(F: FloatArray, graph: Graph, bags: Bags) -> bool:
-    """Return whether no other minimizer is possible beside F, as far as that is easily told.
+def only_minimizer(F: FloatArray, graph: Graph, bags: Bags) -> bool:
+    """Return whether F is the only minimizer, as far as linear programs of moderate size tell.
 
     Another one would differ by constants on each connected component, which sum to 0 over the
     classes, take no row's mass below 0 and keep all bags within their bounds. These constants are
@@ -207,7 +207,7 @@ def probe(
     Only converged runs are compared, by the smoothness of their quota labels, never by true labels.
     When the probes' iterations are spent, those that were not tried are counted in `probes_left`.
     """
-    if first.converged and stands_alone(first.F, graph, bags):
+    if first.converged and only_minimizer(first.F, graph, bags):
         return replace(first, unique=True)
     n_probes = settings.n_probes
     if n_probes == 0 or not first.converged:
@@ -225,7 +225,7 @@ def probe(
         budget -= end.n_iter
         if end.converged:
             ends.append(end)
-            if len(ends) == 2 and _same(first, end, evaluator, settings.tol):
+            if len(ends) == 2 and _same_end(first, end, evaluator, settings.tol):
                 return replace(first, unique=True, n_starts=2, n_probes=number)
         if budget <= 0:
             probes_left = n_probes - number + (not end.converged)
@@ -241,7 +241,7 @@ def probe(
     return replace(best, unique=False, n_starts=len(ends))
 
 
-def _same(a: Solution, b: Solution, evaluator: LocalEvaluator, tol: float) -> bool:
+def _same_end(a: Solution, b: Solution, evaluator: LocalEvaluator, tol: float) -> bool:
     """Return whether two converged runs ended at one point, as far as their tolerance tells."""
     gap = evaluator.project.to_columns(a.F - b.F)
     scale = evaluator.norm(evaluator.project.to_columns(a.F))

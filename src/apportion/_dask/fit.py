@@ -37,7 +37,7 @@ from apportion.supervision.diagnosis import Diagnosis
 
 
 @dataclass(frozen=True)
-class Fitted:
+class DaskFit:
     """The result of a fit: what labels follow from, and sums over them.
 
     Attributes
@@ -116,7 +116,7 @@ def fit(
     refine: bool,
     resume: DaskState | None = None,
     accepted: Callable[[DaskState], bool | None] = lambda state: None,
-) -> Fitted:
+) -> DaskFit:
     """Return the labels of all partitions."""
     evaluator = DaskEvaluator(cluster, layout, alpha)
     diagnosis = warn_of_design(layout)
@@ -133,7 +133,7 @@ def fit(
     if refine:
         rounds = raise_agreement(labels, rounds)
     tally: Tally = cluster.total(cluster.on_each(tallied, layout.parts, point, rounds))
-    return Fitted(
+    return DaskFit(
         layout=layout,
         state=state,
         status=status,

@@ -48,7 +48,7 @@ class Scored(NamedTuple):
 Rounds = list[DecodingRound]
 
 
-def decoded(partition: Partition, point: ReducedPoint, rounds: Rounds) -> Decoding:
+def decoded_labels(partition: Partition, point: ReducedPoint, rounds: Rounds) -> Decoding:
     """Return the labels after some rounds, remembered or computed again.
 
     Rows that were tied in the first round stay tied.
@@ -61,7 +61,7 @@ def decoded(partition: Partition, point: ReducedPoint, rounds: Rounds) -> Decodi
         labels, tied = (np.concatenate(pair) for pair in zip(alone, across, strict=True))
         if earlier:
             tied |= partition.remembered(
-                "first", 1, lambda: decoded(partition, point, rounds[:1]).tied
+                "first", 1, lambda: decoded_labels(partition, point, rounds[:1]).tied
             )
         return Decoding(labels, tied)
 
@@ -110,7 +110,7 @@ def neighbor_means(
     """Return the mean labels of every row's neighbors, in columns, and how many agree with it."""
 
     def compute() -> tuple[FloatArray, float]:
-        labels = decoded(partition, point, rounds).labels
+        labels = decoded_labels(partition, point, rounds).labels
         means = multiply(partition.ties, prototypes)
         own = partition.own
         means = blockwise(from_others, means, _one_hot(partition, labels), own, out=means)
@@ -136,7 +136,7 @@ def _one_hot(partition: Partition, labels: IntArray) -> FloatArray:
 
 def label_sums(partition: Partition, point: ReducedPoint, rounds: Rounds) -> FloatArray:
     """Return Zᵀ of the rows' labels: what they add to their anchors."""
-    labels = _one_hot(partition, decoded(partition, point, rounds).labels)
+    labels = _one_hot(partition, decoded_labels(partition, point, rounds).labels)
     return np.asarray(transposed(partition.ties) @ labels)
 
 
@@ -157,7 +157,7 @@ class Tally(NamedTuple):
 def tallied(partition: Partition, point: ReducedPoint, rounds: Rounds) -> Tally:
     """Return how many rows of each bag have each label."""
     c, n_bags = partition.n_classes, len(partition.design.spanning)
-    labels, tied = decoded(partition, point, rounds)
+    labels, tied = decoded_labels(partition, point, rounds)
     inside = partition.codes >= 0
     assigned = np.bincount(partition.codes[inside] * c + labels[inside], minlength=n_bags * c)
     return Tally(assigned.reshape(n_bags, c), int(tied.sum()))

@@ -127,7 +127,7 @@ def lay_out(
     used = np.flatnonzero(total.anchor_rows > 0)
     position = np.zeros(len(anchors), dtype=np.intp)
     position[used] = np.arange(len(used))
-    lower, upper = _masses(totals, total.sizes)
+    lower, upper = _bag_masses(totals, total.sizes)
     overall = overall_shares(lower, upper, total.sizes)
     shares = shares_near(overall, lower, upper, total.sizes)
     several = total.partitions > 1
@@ -142,9 +142,9 @@ def lay_out(
     )
     sent = cluster.send(design)
     parts = [cluster.on_one(Partition, rows, sent, number) for number, rows in enumerate(tied)]
-    extents = cluster.gather(cluster.on_each(_extent, parts))
+    summaries = cluster.gather(cluster.on_each(_summarized, parts))
     cluster.settle(parts)
-    lengths, holds, strengths, digests = zip(*extents, strict=True)
+    lengths, holds, strengths, digests = zip(*summaries, strict=True)
     return Layout(
         parts=parts,
         lengths=lengths,
@@ -165,7 +165,7 @@ def lay_out(
     )
 
 
-def _masses(totals: Totals, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _bag_masses(totals: Totals, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the masses of all bags; of those without rows, 0."""
     present = np.flatnonzero(sizes > 0)
     if not present.size:
@@ -182,7 +182,7 @@ def _masses(totals: Totals, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
     return lower, upper
 
 
-class _Extent(NamedTuple):
+class _Summary(NamedTuple):
     """A partition's rows, whether some are of bags in several, and how strongly all are tied."""
 
     n_samples: int
@@ -191,5 +191,5 @@ class _Extent(NamedTuple):
     digest: int
 
 
-def _extent(part: Partition) -> _Extent:
-    return _Extent(part.n_samples, len(part.held) > 0, float(part.strengths.sum()), part.digest)
+def _summarized(part: Partition) -> _Summary:
+    return _Summary(part.n_samples, len(part.held) > 0, float(part.strengths.sum()), part.digest)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion._dask.labels import DecodingRound, decoded
+from apportion._dask.labels import DecodingRound, decoded_labels
 from apportion._dask.partition import Partition, ReducedPoint
 from apportion._dask.partitions import columns_of
 from apportion._io.read import no_column
@@ -94,7 +94,7 @@ def named_labels(
     part: Partition, point: ReducedPoint, rounds: list[DecodingRound], classes: AnyArray
 ) -> AnyArray:
     """Return the labels of a partition, in the order in which its rows were read."""
-    return np.asarray(classes[part.as_read(decoded(part, point, rounds).labels)])
+    return np.asarray(classes[part.as_read(decoded_labels(part, point, rounds).labels)])
 
 
 def write_part(
@@ -116,7 +116,7 @@ def write_part(
     import pyarrow.parquet as pq
 
     soft = soft_labels(part, point)
-    labels = part.as_read(decoded(part, point, rounds).labels)
+    labels = part.as_read(decoded_labels(part, point, rounds).labels)
     kept = pq.read_table(source, columns=list(keep)) if source is not None and keep else None
     columns = {} if kept is None else {name: kept.column(name) for name in keep}
     columns["label"] = pa.array(classes).take(pa.array(labels))

@@ -218,17 +218,17 @@ def shortlisted(
     every = np.arange(len(codes))
     number = np.full(len(codes), partition.number)
     rows = Candidates(codes, partition.hashes, number, every, scores, labels)
-    return rows.take(_listed(rows, most))
+    return rows.take(_cheapest_rows(rows, most))
 
 
 def cheapest(lists: list[Candidates], most: IntArray) -> Candidates:
     """Return candidates of several partitions that would still be listed if these were one."""
     rows = Candidates(*(np.concatenate(fields) for fields in zip(*lists, strict=True)))
     rows = rows.take(np.lexsort([rows.position, rows.partition, rows.hash, rows.bag]))
-    return rows.take(_listed(rows, most))
+    return rows.take(_cheapest_rows(rows, most))
 
 
-def _listed(rows: Candidates, most: IntArray) -> BoolArray:
+def _cheapest_rows(rows: Candidates, most: IntArray) -> BoolArray:
     present = np.eye(rows.scores.shape[1], dtype=bool)[rows.label] & (most[rows.bag] > 0)[:, None]
     return cheapest_to_move(rows.scores, present, rows.bag, most)
 
