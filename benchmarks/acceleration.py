@@ -10,7 +10,8 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.preprocessing import scale
 
 from apportion import KNNGraph, Totals
-from apportion._core.descent import Settings, solve
+from apportion._core.descent import Settings
+from apportion._core.solve import solve
 from apportion.datasets import make_bags, make_xor
 from apportion.graphs import Graph
 from apportion.supervision.bags import match_bags

@@ -22,11 +22,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-import apportion._core.descent as solving
+import apportion._core.local as stepping
 from apportion import LPLLP, AnchorGraph, KNNGraph, Totals
 from apportion._core import propagation as propagate
 from apportion._core.decode import Quotas
+from apportion._core.descent import Settings
 from apportion._core.projection import MassProjection
+from apportion._core.solve import solve
 from apportion._utils.threads import in_threads, n_threads
 from apportion.graphs._row_blocks import row_parts
 from apportion.supervision.bags import match_bags
@@ -99,19 +101,19 @@ def compare_accuracies_of_propagation(graph: Any, bags: Any) -> None:
         return solve_steps(self, value, rest, steps)
 
     propagate._SparsePropagator._solve = counted
-    usual = solving._INEXACT
+    usual = stepping._INEXACT
     exact = None
     print("\ninexact propagation   iterations   products   seconds   largest change")
     for share in (1e-9, 0.01, 0.05, 0.1, 0.2, 0.3):
-        solving._INEXACT, products[0] = share, 0
+        stepping._INEXACT, products[0] = share, 0
         start = time.perf_counter()
-        solution = solving.solve(graph, bags, solving.Settings(n_probes=0))
+        solution = solve(graph, bags, Settings(n_probes=0))
         seconds = time.perf_counter() - start
         exact = solution.F if exact is None else exact
         name = f"{share:g}{' (in use)' if share == usual else ''}"
         change = np.abs(solution.F - exact).max()
         print(f"{name:20s} {solution.n_iter:11d} {products[0]:10d} {seconds:9.2f} {change:14.1e}")
-    solving._INEXACT = usual
+    stepping._INEXACT = usual
     propagate._SparsePropagator._solve = solve_steps
 
 

@@ -10,22 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-import apportion._core.descent as solve_module
+import apportion._core.solve as solve_module
 import reference
 from apportion import KNNGraph, PrecomputedGraph, RBFGraph, Totals
+from apportion._core import local, uniqueness
 from apportion._core.decode import quota
-from apportion._core.descent import (
-    Problem,
-    Settings,
-    Status,
-    descend_with_momentum,
-    may_be_ambiguous,
-    solve,
-    stands_alone,
-    unsupervised_rows,
-)
+from apportion._core.descent import Settings, Status, descend
+from apportion._core.evaluator import DescentState
+from apportion._core.local import LocalEvaluator, LocalPoint
 from apportion._core.projection import MassProjection
 from apportion._core.propagation import Propagated, propagator
+from apportion._core.solve import solve
+from apportion._core.uniqueness import may_be_ambiguous, only_minimizer, unsupervised_rows
 from apportion.datasets import make_bags, make_xor
 from apportion.supervision.bags import match_bags
 
@@ -98,10 +94,10 @@ def test_reported_numbers_are_the_recomputed_ones(seed, c, mu):
     energy = 0.5 * (P.weights[:, None] * whole * (whole - P(whole))).sum()
     energy += 0.5 * mu * (P.weights[:, None] * (whole - F0) ** 2).sum()
     assert solution.energies[-1] == pytest.approx(energy, rel=1e-6, abs=1e-9)
-    problem = Problem(P, project, prior, mu)
-    assert solution.stationarity == pytest.approx(
-        problem.stationarity(columns, PF), rel=1e-3, abs=1e-8
-    )
+    point = LocalPoint(columns, PF)
+    state = DescentState(point, point, [energy], 1.0)
+    stationarity = LocalEvaluator(P, project, prior, mu).stationarity(state)
+    assert solution.stationarity == pytest.approx(stationarity, rel=1e-3, abs=1e-8)
     sums = bags.groups.sum(solution.F)
     residual = (np.abs(sums - bags.lower) / bags.groups.sizes[:, None]).max()
     assert abs(solution.residual - residual) < 1e-9
@@ -180,15 +176,15 @@ def counted_probes(monkeypatch, few, n_probes):
     bags = match_bags(40, bags=np.arange(40) // 4 % 5, proportions=np.linspace(0.3, 0.7, 5))
     runs = []
 
-    def counted(*args, descend=descend_with_momentum):
-        runs.append(descend(*args))
-        return runs[-1]
+    def counted(evaluator, state, *args, descend=descend):
+        runs.append(state)
+        return descend(evaluator, state, *args)
 
-    monkeypatch.setattr(solve_module, "descend_with_momentum", counted)
-    monkeypatch.setattr(solve_module, "_CHEAP_CELLS", few * 2 * len(W))
+    monkeypatch.setattr(solve_module, "descend", counted)
+    monkeypatch.setattr(uniqueness, "_CHEAP_CELLS", few * 2 * len(W))
     graph = PrecomputedGraph().fit(W + W.T)
     solution = solve(graph, bags, Settings(n_probes=n_probes), rng=np.random.default_rng(0))
-    return solution, [run.n_iter for run in runs]
+    return solution, [len(run.energies) - 1 for run in runs]
 
 
 def test_probes_take_no_more_iterations_than_they_may(monkeypatch):
@@ -206,7 +202,7 @@ def test_probes_take_no_more_iterations_than_they_may(monkeypatch):
 
 def test_where_no_probe_comes_to_an_end_uniqueness_is_not_known(monkeypatch):
     alone, _ = counted_probes(monkeypatch, 0, n_probes=0)
-    monkeypatch.setattr(solve_module, "_SHARE_OF_FIRST", -1.0)
+    monkeypatch.setattr(uniqueness, "_SHARE_OF_FIRST", -1.0)
     cut, iterations = counted_probes(monkeypatch, 3, n_probes=1)
     assert iterations[1:] == [3]
     assert (cut.unique, cut.n_starts, cut.n_probes, cut.probes_left) == (None, 1, 0, 1)
@@ -258,7 +254,7 @@ def test_what_stands_alone_leaves_no_room_for_constants(seed):
         )
         room = max(room, -found.fun)
     if not unsupervised_rows(graph, bags).any():
-        assert stands_alone(F, graph, bags) == (room < 1e-4)
+        assert only_minimizer(F, graph, bags) == (room < 1e-4)
 
 
 def test_an_answer_with_rows_of_no_mass_stands_alone():
@@ -271,11 +267,11 @@ def test_an_answer_with_rows_of_no_mass_stands_alone():
     bags = match_bags(8, bags=[0, 0, 0, 1, 0, 1, 1, 1], proportions=totals)
     assert may_be_ambiguous(graph, bags)
     first = solve(graph, bags, Settings(n_probes=0))
-    assert first.unique is (True if stands_alone(first.F, graph, bags) else None)
+    assert first.unique is (True if only_minimizer(first.F, graph, bags) else None)
     pure = np.repeat(np.eye(2), 4, axis=0)
-    assert stands_alone(pure, graph, bags)
-    assert not stands_alone(0.5 * (pure + 0.5), graph, bags)
-    assert not stands_alone(pure, *two_islands())
+    assert only_minimizer(pure, graph, bags)
+    assert not only_minimizer(0.5 * (pure + 0.5), graph, bags)
+    assert not only_minimizer(pure, *two_islands())
 
 
 def test_given_labels_and_different_bags_decide_between_islands():
@@ -387,7 +383,7 @@ def test_inexact_propagation_ends_where_exact_propagation_does(seed, c):
     graph, bags = random_bags(seed, n=60, c=c)
     loose = solve(graph, bags, Settings(n_probes=0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve_module, "_INEXACT", 1e-9)
+        patch.setattr(local, "_INEXACT", 1e-9)
         exact = solve(graph, bags, Settings(n_probes=0))
     assert loose.converged
     assert loose.propagation_residual <= 1e-9

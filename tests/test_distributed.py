@@ -28,21 +28,22 @@ from sklearn.exceptions import ConvergenceWarning
 import apportion
 from apportion import AnchorGraph, Totals
 from apportion import distributed as estimator
-from apportion._core.decode import Quotas
+from apportion._core.decode import Decoding, Quotas
 from apportion._core.descent import Status
-from apportion._core.dual import SimplexResponse, meet_totals
-from apportion._dask import checkpoint, warn
+from apportion._core.dual import RowDual, SimplexResponse, meet_totals
+from apportion._core.evaluator import DualSums
+from apportion._dask import checkpoint, evaluator, warn
 from apportion._dask import cluster as cluster_module
-from apportion._dask import labels as on_labels
 from apportion._dask.anchors import HashSample, Rows, learn_anchors, merged
-from apportion._dask.bag_sums import BagSums, OfBags, bag_sums
 from apportion._dask.checkpoint import _ARRAYS, _DOCUMENT, Checkpoint, write_checkpoint
 from apportion._dask.cluster import Cluster
-from apportion._dask.decode import Cuts
+from apportion._dask.evaluator import PartitionDual
+from apportion._dask.labels import DecodingRound, Scored, Tally, decoded_labels, of_scores
 from apportion._dask.memory import Extent, bytes_per_row, bytes_per_worker, require_memory
 from apportion._dask.output import LabelTable, write_part
-from apportion._dask.spanning import SpanningBags
-from apportion._dask.steps import Answer
+from apportion._dask.partition import StepAnswer
+from apportion._dask.quota import QuotaSolver
+from apportion._dask.sums import BagValues, added, dual_sums
 from apportion._io.parquet import choose_features, read_footers
 from apportion._utils.groups import Groups
 from apportion._utils.progress import progress_callback
@@ -395,7 +396,7 @@ def test_threads_of_a_worker_may_ask_at_once(known):
     ):
         model = fitted(known, client, 4)
         for part in client.gather(model._fitted.layout.parts):
-            part._stands, part._rounds = [], {}  # all of it is found again, by several threads
+            part._states, part._rounds = [], {}  # all of it is found again, by several threads
         wanted = [model.labels(), model.label_distributions(), model.labels()]
         labels, soft, again = client.gather(client.compute(wanted))
     np.testing.assert_array_equal(labels, known.single.transduction_)
@@ -449,7 +450,7 @@ def test_an_interrupted_run_goes_on(monkeypatch, two_workers, known, tmp_path):
     model = fitted(known, two_workers, checkpoint=path)
     assert compared(model, known.single, two_workers) == 0
     assert model.n_iter_ == known.single.n_iter_
-    assert len(model._fitted.state.history) == model.n_iter_ - 4
+    assert len(model._fitted.requests) == model.n_iter_ - 4
     model.to_parquet(tmp_path / "labels")
     assert [one.name for one in tmp_path.iterdir()] == ["labels"]
 
@@ -479,7 +480,7 @@ def test_a_resumed_run_takes_the_steps_of_a_whole_one(
     np.testing.assert_allclose(
         resumed.label_distributions().compute(), whole.label_distributions().compute(), atol=1e-10
     )
-    assert sum(resumed._fitted.state.history) < sum(whole._fitted.state.history)
+    assert sum(resumed._fitted.requests) < sum(whole._fitted.requests)
     resumed.close()
     assert list(tmp_path.iterdir()) == []
 
@@ -506,7 +507,7 @@ def test_a_checkpoint_stays_where_iterations_ran_out(monkeypatch, at_once, known
         model.to_parquet(tmp_path / "labels")
     assert path.exists()
     with fitted(known, at_once, checkpoint=path) as model:
-        assert len(model._fitted.state.history) == model.n_iter_ - 5
+        assert len(model._fitted.requests) == model.n_iter_ - 5
         assert compared(model, known.single) == 0
     assert not path.exists()
 
@@ -636,7 +637,7 @@ def contents(path):
 FORGED = {
     "NaN": {"here": lambda a: a * np.nan},
     "infinite energy": {"energies": lambda a: np.append(a, np.inf)},
-    "converged": {"leap": lambda a: 0.0 * a, "here": lambda a: 0.0 * a + 0.5},
+    "converged": {"gap": lambda a: 0.0 * a, "here": lambda a: 0.0 * a + 0.5},
     "nothing to do": {"point_B": lambda a: 0.0 * a, "residual": lambda a: -a - 1.0},
     "shape of sums": {"here": lambda a: a[:-1]},
     "shape of a point": {"point_B": lambda a: a[:, :1]},
@@ -929,8 +930,8 @@ def test_single_precision_that_cannot_hold_squares_is_widened(at_once, known, sc
 
 def test_a_loop_never_runs_on_nan(at_once, known, monkeypatch):
     """Whatever makes NaN of sums: the run ends with an error, at its first iteration."""
-    spoiled = lambda bags, ask, lam, *rest: (ask(lam * np.nan).masses, 0.0)  # noqa: E731
-    monkeypatch.setattr(SpanningBags, "met", spoiled)
+    spoiled = lambda dual, *rest, start, **settings: (dual.at(start * np.nan).sums, 0.0)  # noqa: E731
+    monkeypatch.setattr(evaluator, "meet_totals", spoiled)
     with pytest.raises(InputError, match=r"the soft labels: found .*nan"):
         fitted(known, at_once)
 
@@ -1096,8 +1097,8 @@ def test_a_worker_names_the_file_that_it_cannot_read(two_workers, known, tmp_pat
 
 
 def asking(f, groups):
-    respond = SimplexResponse(f, np.ones(len(f)))
-    return lambda lam: bag_sums(respond, respond(groups.spread(lam)), groups)
+    dual = RowDual(SimplexResponse(f, np.ones(len(f))), groups)
+    return lambda lam: dual_sums(dual.at(lam))
 
 
 @given(seed=st.integers(0, 10**5), c=st.integers(2, 5), width=st.sampled_from([0.0, 0.1, 1.0]))
@@ -1110,16 +1111,29 @@ def test_spanning_bags_meet_their_totals_as_bags_of_one_machine_do(seed, c, widt
     mass = groups.sum(np.eye(c)[rng.integers(c, size=n)])
     lower = np.maximum(mass - width * groups.sizes[:, None], 0.0)
     upper = np.minimum(mass + width * groups.sizes[:, None], groups.sizes[:, None])
-    bags = SpanningBags(lower, upper, groups.sizes)
     start = rng.normal(size=lower.shape) * rng.choice([0.0, 1.0])
-    lam, residual = bags.met(asking(f, groups), start, 1e-12)
+    totals = lower, upper, groups.sizes
+    dual = PartitionDual(asking(f, groups), start)
+    lam, residual = meet_totals(dual, *totals, max_step=2.0, start=start)
     assert residual < 1e-10
     respond = SimplexResponse(f, np.ones(n))
     found = respond(groups.spread(lam)).labels
-    expected, _ = meet_totals(respond, groups, lower, upper, reach=np.full(n_bags, 2.0))
+    expected = np.empty_like(f)
+    meet_totals(RowDual(respond, groups, expected), *totals, max_step=2.0)
     np.testing.assert_allclose(found, expected, atol=1e-8)
     sums = groups.sum(found)
     np.testing.assert_allclose(sums, np.clip(sums, lower, upper), atol=1e-9)
+
+
+def asking_of_scores(client, parts):
+    """Return what asks partitions of rows that have been scored."""
+    cluster = Cluster(client)
+
+    def request(work, *question, join=added):
+        asked = None, [], None, work, question
+        return cluster.total(cluster.on_each(of_scores, parts, *asked), join)
+
+    return request
 
 
 def relabeled(codes):
@@ -1135,7 +1149,7 @@ def as_parts(codes, hashes, grains, where, n_parts):
         mine = np.flatnonzero(where == number)
         mine = mine[np.lexsort([hashes[mine], codes[mine]])]
         none = np.zeros(0, dtype=np.intp)
-        scored = on_labels.Scored(none, none.astype(bool), grains[mine])
+        scored = Scored(Decoding(none, none.astype(bool)), grains[mine])
         parts.append(
             SimpleNamespace(
                 key=None,
@@ -1180,10 +1194,10 @@ def test_labels_across_partitions_are_the_best_of_their_counts(
     grains = np.rint(F / 1e-9).astype(np.int64)
     where = rng.integers(n_parts, size=n)
     parts, rows = as_parts(codes, hashes, grains, where, n_parts)
-    cut = Cuts(Cluster(AtOnce()), parts, quotas)(None, [], None)
+    cut = QuotaSolver(quotas)(asking_of_scores(AtOnce(), parts))
     ours, tied = np.empty(n, dtype=np.intp), np.empty(n, dtype=bool)
     for mine, part in zip(rows, parts, strict=True):
-        ours[mine], tied[mine] = on_labels.said(part, None, [on_labels.Round(None, cut)])
+        ours[mine], tied[mine] = decoded_labels(part, None, [DecodingRound(None, cut)])
 
     mass = quotas.astype(float)
     bags = Bags(tuple(range(len(mass))), np.arange(c), codes, mass, mass, np.full(n, -1))
@@ -1220,11 +1234,11 @@ def test_many_bags_are_cut_a_few_bits_at_a_time():
     quotas = np.column_stack([np.bincount(codes) - take, take])
     parts, rows = as_parts(codes, rng.permutation(n).astype(np.uint64), grains, where, 4)
     client = AtOnce()
-    cut = Cuts(Cluster(client), parts, quotas)(None, [], None)
+    cut = QuotaSolver(quotas)(asking_of_scores(client, parts))
     assert max(one.values[0].size for one in client.back) <= n_bags * 16
     second = np.zeros(n, dtype=bool)
     for mine, part in zip(rows, parts, strict=True):
-        second[mine] = on_labels.said(part, None, [on_labels.Round(None, cut)]).labels == 1
+        second[mine] = decoded_labels(part, None, [DecodingRound(None, cut)]).labels == 1
     np.testing.assert_array_equal(np.bincount(codes[second], minlength=n_bags), take)
     score = grains[:, 1]
     for bag in range(n_bags):
@@ -1270,8 +1284,8 @@ def test_ties_are_counted_as_on_one_machine(at_once, c):
 
 
 def test_masses_that_cannot_be_met_are_told(monkeypatch, at_once, known):
-    met = SpanningBags.met
-    monkeypatch.setattr(SpanningBags, "met", lambda *asked: (met(*asked)[0], 1e-3))
+    met = lambda *asked, **settings: (meet_totals(*asked, **settings)[0], 1e-3)  # noqa: E731
+    monkeypatch.setattr(evaluator, "meet_totals", met)
     with pytest.warns(ConvergenceWarning, match="does not meet all totals"):
         model = fitted(known, at_once)
     assert model.status_ is Status.INFEASIBLE
@@ -1279,15 +1293,16 @@ def test_masses_that_cannot_be_met_are_told(monkeypatch, at_once, known):
 
 def test_a_bag_that_no_step_brings_nearer_is_let_be():
     """A bag of which rounding alone is left must not be asked about for ever."""
-    bags = SpanningBags(np.array([[5.0, 5.0]]), np.array([[5.0, 5.0]]), np.array([10.0]))
+    masses = np.array([[5.0, 5.0]])
     asked = []
 
     def ask(lam):
         asked.append(lam)
         worth = np.full(1, len(asked), dtype=float)  # every answer is worse than the one before
-        return BagSums(np.array([[5.0 + 1e-6, 5.0 - 1e-6]]), worth, worth, 0.1 * np.eye(2)[None])
+        return DualSums(np.array([[5.0 + 1e-6, 5.0 - 1e-6]]), worth, worth, 0.1 * np.eye(2)[None])
 
-    lam, residual = bags.met(ask, np.zeros((1, 2)), 1e-12)
+    dual = PartitionDual(ask, np.zeros((1, 2)))
+    lam, residual = meet_totals(dual, masses, masses, np.array([10.0]), max_step=2.0)
     assert len(asked) <= 22
     assert lam is asked[-1] or np.array_equal(lam, asked[-1])
     assert residual == pytest.approx(1e-7)
@@ -1304,10 +1319,10 @@ def test_one_class_is_enough(at_once, known):
 
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 64, 65, 130])
 def test_any_number_of_answers_is_added_up(n):
-    answers = [on_labels.Tally(np.array([k, 1.0]), k) for k in range(n)]
+    answers = [Tally(np.array([k, 1.0]), k) for k in range(n)]
     cluster = Cluster(AtOnce())
     total = cluster.total([cluster.send(one) for one in answers])
-    assert type(total) is on_labels.Tally
+    assert type(total) is Tally
     np.testing.assert_array_equal(total.assigned, [n * (n - 1) / 2, n])
     assert total.n_tied == n * (n - 1) // 2
     heads = [Done(HashSample(1, k, np.array([k], np.uint64))) for k in range(n)]
@@ -1323,7 +1338,7 @@ def test_any_number_of_answers_is_added_up(n):
 
 def longest(value):
     """Return the most entries of any array in an answer."""
-    if isinstance(value, OfBags):
+    if isinstance(value, BagValues):
         return longest((value.bags, value.values))
     if isinstance(value, np.ndarray):
         return len(value) if value.ndim else 0
@@ -1357,10 +1372,10 @@ def test_partitions_answer_of_the_bags_that_they_hold(at_once):
         cut(X, n_parts), bags=bags, proportions=Totals.from_labels(y, bags), client=client
     )
     assert model.n_spanning_ == 8
-    held = [answer.bags.bags for answer in client.back if isinstance(answer, Answer)]
+    held = [answer.bags.bags for answer in client.back if isinstance(answer, StepAnswer)]
     assert max(map(len, held)) <= 2 * 8, "of a partition two, joined in eights"
     assert min(map(len, held)) >= 0
-    assert max(len(one.values[0]) for one in client.back if isinstance(one, OfBags)) <= 8
+    assert max(len(one.values[0]) for one in client.back if isinstance(one, BagValues)) <= 8
 
 
 def test_rows_for_anchors_do_not_grow_with_partitions():

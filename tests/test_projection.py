@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import reference
 from apportion import Totals
-from apportion._core.dual import SimplexResponse, meet_totals
+from apportion._core.dual import RowDual, SimplexResponse, meet_totals
 from apportion._core.projection import MassProjection, reconcile
 from apportion._utils.groups import Groups
 from apportion.supervision.bags import match_bags
@@ -214,7 +214,7 @@ def test_reconcile_meets_tiny_shares(seed):
 def test_reconcile_reports_totals_that_it_misses(monkeypatch):
     bags = match_bags(4, bags=["a", "a", "b", "b"], proportions={"a": 0.9, "b": 0.5})
     p = np.full((4, 2), 0.5)
-    early = partial(meet_totals, max_iter=1)
+    early = partial(meet_totals, max_iter=0)
     monkeypatch.setattr("apportion._core.projection.meet_totals", early)
     with pytest.warns(ConvergenceWarning, match=r"1 bag of 2 could not be .* them 'a': .* class 0"):
         reconcile(p, bags)
@@ -239,6 +239,9 @@ def test_totals_that_no_labels_meet_are_given_up_early(off):
     masses[:, 0] += off
     Counting.asked = 0
     rows = Counting(rng.random((36, 3)), rng.uniform(0.5, 1.5, 36))
-    labels, _ = meet_totals(rows, groups, masses, masses, reach=np.full(3, 4.0))
+    labels = np.empty((36, 3))
+    dual = RowDual(rows, groups, labels)
+    _, residual = meet_totals(dual, masses, masses, groups.sizes, max_step=4.0)
+    assert residual <= off
     assert np.abs(groups.sum(labels) - masses).max() <= off
     assert Counting.asked <= 40

@@ -122,7 +122,7 @@ def test_a_walk_without_end_takes_no_more_steps(alpha, monkeypatch):
     def step(*_):
         raise AssertionError("a step was taken")
 
-    monkeypatch.setattr(propagate._SparsePropagator, "_step", step)
+    monkeypatch.setattr(propagate._SparsePropagator, "_solve", step)
     W = np.zeros((40, 40))
     W[:20, :20], W[20:, 20:] = random_graph(20, 1), random_graph(20, 2)
     P = propagator(PrecomputedGraph().fit(sparse.csr_array(W)), alpha, floor=0.0)
@@ -192,7 +192,7 @@ def test_near_is_as_near_as_asked(seed, alpha, share):
         error = length(P(F) - propagated.value)
         assert error <= share * length(step) * (1 + 1e-6) + 1e-9
         assert error <= length(propagated.rest) * (1 + 1e-6) + 1e-9
-        further = propagated.beyond(before, 0.7)
+        further = propagated.extrapolated(before, 0.7)
         np.testing.assert_allclose(
             further.value, propagated.value + 0.7 * (propagated.value - before.value)
         )
@@ -240,7 +240,7 @@ def test_what_is_left_over_is_never_forgotten():
     """P of a point beyond a sharp and a rough one: the rest of the rough one goes with it."""
     F = np.ones((2, 1))
     rough, sharp = Propagated(F, 0.1 * F), Propagated(F)
-    np.testing.assert_allclose(rough.beyond(sharp, 0.5).rest, 0.15 * F)
-    np.testing.assert_allclose(sharp.beyond(rough, 0.5).rest, -0.05 * F)
-    assert sharp.beyond(sharp, 0.5).rest is None
-    assert rough.beyond(sharp, 0.0) is rough
+    np.testing.assert_allclose(rough.extrapolated(sharp, 0.5).rest, 0.15 * F)
+    np.testing.assert_allclose(sharp.extrapolated(rough, 0.5).rest, -0.05 * F)
+    assert sharp.extrapolated(sharp, 0.5).rest is None
+    assert rough.extrapolated(sharp, 0.0) is rough

@@ -20,7 +20,7 @@ from apportion._core.warn import warn_of_status
 from apportion._dask.anchors import learn_anchors
 from apportion._dask.checkpoint import Checkpoint, read_checkpoint, require_fitting, run_of
 from apportion._dask.cluster import Cluster, client_for
-from apportion._dask.fit import Fitted, fit
+from apportion._dask.fit import DaskFit, fit
 from apportion._dask.layout import lay_out
 from apportion._dask.memory import Extent, require_memory
 from apportion._dask.output import bag_codes, named_labels, soft_labels, tied_rows, write_labels
@@ -126,7 +126,7 @@ class LPLLP(BaseEstimator):
     """
 
     _own_cluster: ExitStack | None = None
-    _fitted: Fitted | None = None
+    _fitted: DaskFit | None = None
 
     def __init__(
         self,
@@ -248,13 +248,13 @@ class LPLLP(BaseEstimator):
             max_iter=self.max_iter,
             refine=self.refine,
             resume=resume,
-            passed=(lambda state: None)
+            accepted=(lambda state: None)
             if path is None
             else Checkpoint(path, n_samples, anchors, run),
         )
         self._store(fitted, totals, source, cluster)
 
-    def _store(self, fitted: Fitted, totals: Totals, source: Partitions, cluster: Cluster) -> None:
+    def _store(self, fitted: DaskFit, totals: Totals, source: Partitions, cluster: Cluster) -> None:
         layout, state = fitted.layout, fitted.state
         self.classes_ = totals.classes
         self.anchors_ = layout.anchors
@@ -265,7 +265,7 @@ class LPLLP(BaseEstimator):
         self.n_spanning_ = int(layout.several.sum())
         self.unique_ = fitted.unique
         self.diagnosis_ = fitted.diagnosis
-        self.n_requests_ = sum(state.history)
+        self.n_requests_ = sum(fitted.requests)
         self.bytes_per_request_ = fitted.bytes_per_request
         self.n_tasks_ = cluster.n_tasks
         self.n_gathered_ = fitted.n_gathered
@@ -288,7 +288,7 @@ class LPLLP(BaseEstimator):
         self._fitted, self._source, self._cluster = fitted, source, cluster
         warn_of_status(fitted.status, self.n_iter_)
 
-    def _fitted_model(self, fitted: Fitted, source: Partitions) -> lp_llp.LPLLP:
+    def _fitted_model(self, fitted: DaskFit, source: Partitions) -> lp_llp.LPLLP:
         """Return the estimator of one machine, fitted as far as new rows need it."""
         layout, model = fitted.layout, self._unfitted_model()
         state = {
@@ -297,7 +297,7 @@ class LPLLP(BaseEstimator):
             "anchor_is_row": layout.census.n_equal > 0,
         }
         parameters = {"n_anchors": self.n_anchors, "n_nearest": self.n_nearest}
-        labels = fitted.state.here / layout.masses[:, None]
+        labels = fitted.state.here.anchors / layout.masses[:, None]
         if len(layout.classes) == 2:
             labels = np.hstack([1.0 - labels, labels])
         answers = {"voices": labels, "overall": layout.overall}
@@ -340,8 +340,8 @@ class LPLLP(BaseEstimator):
             status=fitted.status,
             n_iter=self.n_iter_,
             energies=self.energies_,
-            stationarity=self.alpha * fitted.state.leap / fitted.state.size,
-            residual=fitted.state.residual,
+            stationarity=self.alpha * fitted.state.gap / fitted.state.size,
+            residual=fitted.state.here.residual,
             unique=fitted.unique,
         )
 
@@ -448,7 +448,7 @@ class LPLLP(BaseEstimator):
         if self.checkpoint is not None and converged:
             Path(self.checkpoint).unlink(missing_ok=True)
 
-    def _partitions(self) -> Fitted:
+    def _partitions(self) -> DaskFit:
         """Return what the partitions answer from, unless they are gone."""
         check_is_fitted(self, "classes_")
         if self._fitted is None:

@@ -1,4 +1,4 @@
-"""From soft labels to one label a row."""
+"""Decode soft labels into one label per row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ GRAIN = 1e-9
 """Soft labels closer than this are tied: differences below it are rounding, not evidence."""
 
 _LARGEST_SCORE = 1e8
+"""Scores below this are exact in grains, and so are sums and differences of a few of them."""
+
 _MOST_ROWS = 2**52
+"""Counts below this are exact as floating-point numbers, also after 1 is added."""
 
 
 class Decoding(NamedTuple):
@@ -46,8 +49,8 @@ def threshold(F: FloatArray, bags: Bags | None = None) -> Decoding:
 class Quotas:
     """The labels of largest total soft label among those that keep every bag's counts.
 
-    Rows in no bag take their most likely class; given labels are kept. Made once for some bags,
-    used for as many soft labels as there are: bags are decoded in blocks, in threads.
+    Rows in no bag take their most likely class; given labels are kept. Bags are decoded in blocks,
+    in threads.
 
     Parameters
     ----------
@@ -86,11 +89,11 @@ class Quotas:
 
         def decode(block: GroupBlock) -> None:
             rows, groups, span = block
-            if F.shape[1] == 2:
-                found = _take_top(grains(F[rows, 1]), groups, quotas[span, 1])
-            else:
-                found = transport(grains(F[rows]), groups, quotas[span], GRAIN)
-            labels[rows], tied[rows] = found
+            labels[rows], tied[rows] = (
+                _take_top(grains(F[rows, 1]), groups, quotas[span, 1])
+                if F.shape[1] == 2
+                else transport(grains(F[rows]), groups, quotas[span], GRAIN)
+            )
 
         in_threads(decode, self._blocks)
         return Decoding(*_with_given(labels, tied, self.bags))
@@ -186,18 +189,19 @@ def _take_top(scores: IntArray, groups: Groups, counts: IntArray) -> tuple[IntAr
     order = np.argsort(groups.codes * (highest - lowest + 1) + (highest - scores), kind="stable")
     sizes = groups.sizes.astype(np.intp)
     starts = np.cumsum(sizes) - sizes
-    place = np.empty(len(scores), dtype=np.intp)
-    place[order] = np.arange(len(scores)) - starts[groups.codes[order]]
-    labels = (place < counts[groups.codes]).astype(np.intp)
+    position = np.empty(len(scores), dtype=np.intp)
+    position[order] = np.arange(len(scores)) - starts[groups.codes[order]]
+    labels = (position < counts[groups.codes]).astype(np.intp)
 
     divided = np.flatnonzero((counts > 0) & (counts < sizes))
     last = order[starts[divided] + counts[divided] - 1]
     first_not = order[starts[divided] + counts[divided]]
-    level = np.full(groups.n_groups, np.iinfo(np.int64).min)
-    level[divided] = np.where(scores[last] == scores[first_not], scores[last], level[divided])
-    return labels, scores == level[groups.codes]
+    threshold = np.full(groups.n_groups, np.iinfo(np.int64).min)
+    equal = scores[last] == scores[first_not]
+    threshold[divided[equal]] = scores[last[equal]]
+    return labels, scores == threshold[groups.codes]
 
 
 def _with_given(labels: IntArray, tied: BoolArray, bags: Bags) -> tuple[IntArray, BoolArray]:
-    known = bags.given >= 0
-    return np.where(known, bags.given, labels), tied & ~known
+    given = bags.given >= 0
+    return np.where(given, bags.given, labels), tied & ~given

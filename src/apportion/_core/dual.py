@@ -1,38 +1,48 @@
-"""One multiplier per bag (and class) that moves every bag's sums onto their totals.
+"""One multiplier per bag and class that moves the sums of the bag onto its totals.
 
-Both problems solved here have the same shape: rows answer a price, λ of their bag, with soft labels
-g(λ); the sums of a bag's answers must meet its totals. All bags are solved side by side.
+Both problems solved here have the same shape: rows respond to the multipliers λ of their bag with
+soft labels g(λ), and the sums of the responses must meet the totals of the bag. All bags are solved
+side by side. Rows are behind the protocol `DualEvaluator`; `RowDual` is the one for rows in memory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from apportion._core.evaluator import DualEvaluator, DualPoint
 from apportion._utils.groups import Groups
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 
-_HALVINGS = 40
+_HALVINGS = 20
+"""Halvings of a step before a bag is left as it is: shorter steps are rounding."""
 
 _IDLE_STEPS = 5
 """Steps in a row that neither lower the dual by more than rounding nor halve its gradient, after
-which a group is left as it is: further steps would cost time and meet its totals no better."""
+which a bag is left as it is: further steps would cost time and meet its totals no better."""
+
+_SUFFICIENT_DECREASE = 1e-4
+"""The share of the predicted decrease that a step must achieve (Armijo's rule)."""
+
+_DUAL_ROUNDING = 1e-13
+"""Changes of the dual below this share of its magnitude are rounding."""
+
+_FIRST_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 1e-12, 1e-2
+"""Multiples of the mean curvature that are added to the Hessian: a tenth of the last one after a
+whole step, ten times as much after a shortened one."""
 
 
 class Response(NamedTuple):
-    """What rows answer to their bag's multipliers, and what the answers are worth."""
+    """Soft labels of rows at their bag's multipliers, and their values in the dual."""
 
     labels: FloatArray
     value: FloatArray
 
 
-class Curvature(NamedTuple):
-    """The derivatives of rows' answers, `diag(straight) - crossed crossedᵀ` each."""
-
-    straight: FloatArray
-    crossed: FloatArray
+_NO_RESPONSE = Response(np.empty((0, 0)), np.empty(0))
 
 
 @dataclass(frozen=True)
@@ -43,21 +53,21 @@ class SimplexResponse:
     weights: FloatArray
 
     def __call__(self, lam: FloatArray) -> Response:
-        """Return the rows' answers to λ, one λ a row."""
+        """Return the rows' responses to λ, given as one λ per row."""
         w = self.weights[:, None]
         labels = onto_simplex(self.f + lam / w)
         away = labels - self.f
         worth = np.einsum("ih,ih->i", lam, labels)
         return Response(labels, worth - 0.5 * self.weights * np.einsum("ih,ih->i", away, away))
 
-    def curvature(self, answer: Response, rows: IntArray) -> Curvature:
-        """Return the derivatives of some rows' answers."""
-        support = (answer.labels[rows] > 0).astype(np.float64)
+    def curvature(self, response: Response, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return d and u of some rows: the derivative of each response is `diag(d) - u uᵀ`."""
+        support = (response.labels[rows] > 0).astype(np.float64)
         w = self.weights[rows][:, None]
-        return Curvature(support / w, support / np.sqrt(w * support.sum(axis=1, keepdims=True)))
+        return support / w, support / np.sqrt(w * support.sum(axis=1, keepdims=True))
 
     def take(self, rows: IntArray) -> SimplexResponse:
-        """Return the same question for some rows."""
+        """Return the same for some rows."""
         return SimplexResponse(self.f[rows], self.weights[rows])
 
 
@@ -65,14 +75,14 @@ class SimplexResponse:
 class SoftmaxResponse:
     """Nearest point in relative entropy: argmax_g λ·g - KL(g ‖ softmax logits).
 
-    A row that stands for several equal ones answers `multiplicity` times.
+    A row that stands for several equal ones responds `multiplicity` times.
     """
 
     logits: FloatArray
     multiplicity: FloatArray
 
     def __call__(self, lam: FloatArray) -> Response:
-        """Return the rows' answers to λ, one λ a row."""
+        """Return the rows' responses to λ, given as one λ per row."""
         raised = self.logits + lam
         top = raised.max(axis=1, keepdims=True)
         labels = np.exp(raised - top)
@@ -82,98 +92,196 @@ class SoftmaxResponse:
         value = times * (top + np.log(total))[:, 0]
         return Response(times[:, None] * labels, value)
 
-    def curvature(self, answer: Response, rows: IntArray) -> Curvature:
-        """Return the derivatives of some rows' answers."""
-        labels = answer.labels[rows]
-        return Curvature(labels, labels / np.sqrt(self.multiplicity[rows])[:, None])
+    def curvature(self, response: Response, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return d and u of some rows: the derivative of each response is `diag(d) - u uᵀ`."""
+        labels = response.labels[rows]
+        return labels, labels / np.sqrt(self.multiplicity[rows])[:, None]
 
     def take(self, rows: IntArray) -> SoftmaxResponse:
-        """Return the same question for some rows."""
+        """Return the same for some rows."""
         return SoftmaxResponse(self.logits[rows], self.multiplicity[rows])
 
 
-def meet_totals(
-    respond: SimplexResponse | SoftmaxResponse,
-    groups: Groups,
-    lower: FloatArray,
-    upper: FloatArray,
-    *,
-    reach: FloatArray,
-    start: FloatArray | None = None,
-    tol: float = 1e-12,
-    max_iter: int = 200,
-) -> tuple[FloatArray, FloatArray]:
-    """Find λ (n_groups × c) whose answers sum to totals within [lower, upper] in every group.
-
-    λ minimizes the convex dual `Σ_i value_i(λ) - Σ_h (λ⁺ lower - λ⁻ upper)`: λ_kh is positive where
-    the sum rests on its lower bound, negative on its upper, 0 between, free where both are equal.
-    Regularized Newton steps with a line search per group, kept in the orthant they start in.
+@dataclass(frozen=True)
+class RowDual:
+    """The dual of bags whose rows are in memory; a `DualPoint` once it was evaluated.
 
     Parameters
     ----------
     respond : SimplexResponse or SoftmaxResponse
-        The rows' answers.
+        The rows' responses.
     groups : Groups
-        The rows' groups; rows in no group answer λ = 0.
-    lower, upper : ndarray of shape (n_groups, n_classes)
+        The rows' bags; rows in no bag respond to λ = 0.
+    out : ndarray of shape (n, n_classes), optional
+        Where the soft labels of every evaluation are written.
+    rows : ndarray, optional
+        The rows' positions in `out`; by default all of it.
+    response : Response, optional
+        The responses to the multipliers of the last evaluation.
+    """
+
+    respond: SimplexResponse | SoftmaxResponse
+    groups: Groups
+    out: FloatArray | None = None
+    rows: IntArray | None = None
+    response: Response = _NO_RESPONSE
+
+    def at(self, multipliers: FloatArray) -> RowDual:
+        """Return the dual at other multipliers."""
+        response = self.respond(self.groups.spread(multipliers))
+        if self.out is not None:
+            self.out[... if self.rows is None else self.rows] = response.labels
+        return replace(self, response=response)
+
+    def only(self, keep: BoolArray) -> RowDual:
+        """Return the dual of some bags."""
+        rows, groups = self.groups.only(keep)
+        return RowDual(
+            self.respond.take(rows),
+            groups,
+            self.out,
+            rows if self.rows is None else self.rows[rows],
+            Response(*(field[rows] for field in self.response)),
+        )
+
+    @cached_property
+    def sums(self) -> FloatArray:
+        """Sums of the soft labels of each bag."""
+        return self.groups.sum(self.response.labels)
+
+    @cached_property
+    def value(self) -> FloatArray:
+        """Sums of the rows' values."""
+        return self.groups.sum(self.response.value)
+
+    @property
+    def magnitude(self) -> FloatArray:
+        """Sums of the rows' absolute values."""
+        return self.groups.sum(np.abs(self.response.value))
+
+    def hessian(self) -> FloatArray:
+        """Return the derivatives of the sums; rows with one class at a vertex have none."""
+        labels = self.response.labels
+        c = labels.shape[1]
+        mixed = np.flatnonzero((labels > 0).sum(axis=1) > 1)
+        diagonal, crossed = self.respond.curvature(self.response, mixed)
+        groups = Groups(self.groups.codes[mixed], self.groups.n_groups)
+        hessian = np.empty((groups.n_groups, c, c))
+        for h in range(c):
+            hessian[:, h] = -groups.sum(crossed[:, [h]] * crossed)
+        every = np.arange(c)
+        hessian[:, every, every] += groups.sum(diagonal)
+        return hessian
+
+
+class _BagTotals(NamedTuple):
+    """Totals and sizes of some bags, and the longest step to try in each."""
+
+    lower: FloatArray
+    upper: FloatArray
+    sizes: FloatArray
+    max_step: FloatArray
+
+    def only(self, keep: BoolArray | IntArray) -> _BagTotals:
+        return _BagTotals(*(field[keep] for field in self))
+
+    @property
+    def interval(self) -> BoolArray:
+        """Which totals are intervals, so that their multiplier has a kink at 0."""
+        return self.lower < self.upper
+
+
+# Semismooth Newton for the multipliers.
+#
+# The dual `Σ_i value_i(λ) - Σ_h (λ⁺ lower - λ⁻ upper)` is convex and piecewise smooth: its gradient
+# is the sums of the responses less the totals, and has kinks where a row's soft label reaches 0 and
+# where a multiplier of an interval changes sign. Newton's method with an element of the generalized
+# Hessian converges locally all the same (Qi & Sun, 1993; for projections onto a simplex with
+# column constraints: Li, Sun & Toh, 2020). Five safeguards make it global:
+#
+# 1. Damping. A multiple of the mean curvature, no more than the relative size of the gradient, is
+#    added to the Hessian, which is singular where all rows of a bag rest at a vertex.
+# 2. Orthants. A multiplier of an interval stops at 0 instead of changing its sign within a step
+#    (projected Newton, Bertsekas 1982).
+# 3. The maximum step. Where the dual is nearly linear, Newton's step would be far too long.
+# 4. A line search per bag by halving. Near the end, rounding hides the decrease of the dual but not
+#    that of the gradient; a step that halves the gradient is therefore accepted as well.
+# 5. Bags that no step brings nearer are left as they are: see `_IDLE_STEPS` and `_HALVINGS`.
+def meet_totals(
+    dual: DualEvaluator,
+    lower: FloatArray,
+    upper: FloatArray,
+    sizes: FloatArray,
+    *,
+    max_step: FloatArray | float,
+    start: FloatArray | None = None,
+    tol: float = 1e-12,
+    max_iter: int = 200,
+) -> tuple[FloatArray, float]:
+    """Find multipliers λ at which the sums of every bag are within [lower, upper].
+
+    λ minimizes the convex dual `Σ_i value_i(λ) - Σ_h (λ⁺ lower - λ⁻ upper)`: λ_kh is positive where
+    the sum rests on its lower bound, negative on its upper, 0 between, free where both are equal.
+
+    Parameters
+    ----------
+    dual : DualEvaluator
+        The rows. The last evaluation of every bag is at the multipliers that are returned.
+    lower, upper : ndarray of shape (n_bags, n_classes)
         The totals.
-    reach : ndarray of shape (n_groups,)
-        The longest step worth trying, for each group.
-    start : ndarray of shape (n_groups, n_classes), optional
+    sizes : ndarray of shape (n_bags,)
+        The number of rows of each bag.
+    max_step : float or ndarray of shape (n_bags,)
+        The longest step worth trying.
+    start : ndarray of shape (n_bags, n_classes), optional
         Multipliers to start from.
+    tol : float
+        How far sums may be off their totals, relative to the size of the bag.
+    max_iter : int
+        The most Newton steps.
 
     Returns
     -------
-    labels : ndarray of shape (n_samples, n_classes)
-    multipliers : ndarray of shape (n_groups, n_classes)
+    multipliers : ndarray of shape (n_bags, n_classes)
+    residual : float
+        The largest distance of a sum from its totals, relative to the size of its bag.
     """
+    n_bags = len(sizes)
     multipliers = np.zeros(lower.shape) if start is None else start.copy()
-    labels = np.empty((len(groups.codes), lower.shape[1]))
-    pending = np.arange(groups.n_groups)
-    fell = np.ones(groups.n_groups, dtype=bool)
-    reference = np.full(groups.n_groups, np.inf)
-    idle = np.zeros(groups.n_groups, dtype=np.intp)
-    rows = np.arange(len(groups.codes))
-    part, inner = respond, groups
-    scale = tol * np.maximum(groups.sizes, 1.0)
-    caution = np.full(groups.n_groups, 1e-3)
-    answer: Response | None = None
-    for _ in range(max_iter):
-        low, high = lower[pending], upper[pending]
-        lam = best_common_shift(multipliers[pending], low, high, groups.sizes[pending])
-        if answer is None or not np.array_equal(lam, multipliers[pending]):
-            answer = part(inner.spread(lam))
+    totals = _BagTotals(lower, upper, sizes, np.broadcast_to(max_step, n_bags))
+    damping = np.full(n_bags, _FIRST_DAMPING)
+    reference, steepness = np.full(n_bags, np.inf), np.zeros(n_bags)
+    idle, fell = np.zeros(n_bags, dtype=np.intp), np.ones(n_bags, dtype=bool)
+    pending = np.arange(n_bags)
+    point: DualPoint | None = None
+    for iteration in range(max_iter + 1):
+        lam = multipliers[pending]
+        if iteration < max_iter:
+            lam = best_common_shift(lam, totals)
+        if point is None or not np.array_equal(lam, multipliers[pending]):
+            point = dual.at(lam)
         multipliers[pending] = lam
-        labels[rows] = answer.labels
-        gradient = dual_gradient(lam, inner.sum(answer.labels), low, high)
-        steepness = np.abs(gradient).max(axis=1)
-        better = fell[pending] | (steepness <= 0.5 * reference[pending])
-        reference[pending] = np.where(better, steepness, reference[pending])
+        gradient = dual_gradient(lam, point.sums, totals.lower, totals.upper)
+        steepness[pending] = steep = np.abs(gradient).max(axis=1, initial=0.0)
+        better = fell[pending] | (steep <= 0.5 * reference[pending])
+        reference[pending] = np.where(better, steep, reference[pending])
         idle[pending] = np.where(better, 0, idle[pending] + 1)
-        wrong = (steepness > scale[pending]) & (idle[pending] < _IDLE_STEPS)
-        if not wrong.any():
+        wrong = steep > tol * np.maximum(totals.sizes, 1.0)
+        wrong &= idle[pending] < _IDLE_STEPS
+        if iteration == max_iter or not wrong.any():
             break
         if not wrong.all():
-            kept, inner = inner.only(wrong)
-            rows, part, pending = rows[kept], part.take(kept), pending[wrong]
-            lam, low, high = lam[wrong], low[wrong], high[wrong]
-            gradient = gradient[wrong]
-            answer = Response(*(piece[kept] for piece in answer))
-        direction = newton_step(
-            group_hessian(part, answer, inner),
-            inner.sizes,
-            lam,
-            low,
-            high,
-            gradient,
-            reach[pending],
-            caution[pending],
-        )
-        multipliers[pending], whole, fell[pending], answer = _line_search(
-            part, inner, lam, low, high, gradient, direction, answer
-        )
-        caution[pending] = np.clip(caution[pending] * np.where(whole, 0.1, 10.0), 1e-12, 1e-2)
-    return labels, multipliers
+            point, totals, pending = point.only(wrong), totals.only(wrong), pending[wrong]
+            lam, gradient = lam[wrong], gradient[wrong]
+        direction = newton_step(point.hessian(), totals, lam, gradient, damping[pending])
+        searched = _line_search(point, totals, lam, gradient, direction)
+        multipliers[pending], fell[pending] = searched.multipliers, searched.fell
+        idle[pending[searched.stuck]] = _IDLE_STEPS
+        factor = np.where(searched.whole, 0.1, 10.0)
+        damping[pending] = np.clip(damping[pending] * factor, _LEAST_DAMPING, _MOST_DAMPING)
+        dual, point = point, searched.point
+    residual = steepness / np.maximum(sizes, 1.0)
+    return multipliers, float(residual.max(initial=0.0))
 
 
 def onto_simplex(V: FloatArray) -> FloatArray:
@@ -190,35 +298,34 @@ def onto_simplex(V: FloatArray) -> FloatArray:
         second = np.clip(0.5 * (1.0 + V[:, 1] - V[:, 0]), 0.0, 1.0)
         return np.column_stack([1.0 - second, second])
     descending = -np.sort(-V, axis=1)
-    levels = (np.cumsum(descending, axis=1) - 1.0) / np.arange(1, c + 1)
-    last = (descending > levels).sum(axis=1) - 1
-    return np.maximum(V - levels[np.arange(n_samples), last][:, None], 0.0)
+    thresholds = (np.cumsum(descending, axis=1) - 1.0) / np.arange(1, c + 1)
+    last = (descending > thresholds).sum(axis=1) - 1
+    return np.maximum(V - thresholds[np.arange(n_samples), last][:, None], 0.0)
 
 
 def dual_gradient(
-    lam: FloatArray, sums: FloatArray, low: FloatArray, high: FloatArray
+    lam: FloatArray, sums: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> FloatArray:
-    """Return the dual's gradient, on the side of 0 that a step would take; 0 where λ rests."""
-    between = np.where(sums < low, sums - low, np.where(sums > high, sums - high, 0.0))
-    return np.where(lam > 0, sums - low, np.where(lam < 0, sums - high, between))
+    """Return the gradient of the dual, on the side of 0 that a step would take; 0 where λ rests."""
+    between = np.where(sums < lower, sums - lower, np.where(sums > upper, sums - upper, 0.0))
+    return np.where(lam > 0, sums - lower, np.where(lam < 0, sums - upper, between))
 
 
-def best_common_shift(
-    lam: FloatArray, low: FloatArray, high: FloatArray, size: FloatArray
-) -> FloatArray:
-    """Return λ with one number added to each group's multipliers, where the dual is least.
+def best_common_shift(lam: FloatArray, totals: _BagTotals) -> FloatArray:
+    """Return λ with one number added to each bag's multipliers, where the dual is least.
 
-    A common shift changes no answer, so that the dual is piecewise linear along it; its corners
-    are where a multiplier with an interval reaches 0.
+    A common shift changes no soft label, so that the dual is piecewise linear along it; its corners
+    are where a multiplier of an interval reaches 0.
     """
-    interval = low < high
+    interval = totals.interval
     some = np.flatnonzero(interval.any(axis=1))
     if not some.size:
         return lam
     corners = np.where(interval[some], -lam[some], 0.0)
     shifted = lam[some][:, None, :] + corners[:, :, None]
-    bound = np.where(shifted > 0, shifted * low[some][:, None], shifted * high[some][:, None])
-    dual = size[some][:, None] * corners - bound.sum(axis=2)
+    lower, upper = totals.lower[some][:, None], totals.upper[some][:, None]
+    bound = np.where(shifted > 0, shifted * lower, shifted * upper)
+    dual = totals.sizes[some][:, None] * corners - bound.sum(axis=2)
     best = np.argmin(dual, axis=1)
     lam = lam.copy()
     lam[some] += corners[np.arange(len(some)), best][:, None]
@@ -227,48 +334,32 @@ def best_common_shift(
     return lam
 
 
-def group_hessian(
-    respond: SimplexResponse | SoftmaxResponse, answer: Response, groups: Groups
-) -> FloatArray:
-    """Return the derivatives of each group's sums: the second derivatives of the dual."""
-    c = answer.labels.shape[1]
-    mixed = np.flatnonzero((answer.labels > 0).sum(axis=1) > 1)
-    straight, crossed = respond.curvature(answer, mixed)
-    some = Groups(groups.codes[mixed], groups.n_groups)
-    hessian = np.empty((groups.n_groups, c, c))
-    for h in range(c):
-        hessian[:, h] = -some.sum(crossed[:, [h]] * crossed)
-    diagonal = np.arange(c)
-    hessian[:, diagonal, diagonal] += some.sum(straight)
-    return hessian
-
-
 def newton_step(
     hessian: FloatArray,
-    sizes: FloatArray,
+    totals: _BagTotals,
     lam: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
     gradient: FloatArray,
-    reach: FloatArray,
-    caution: FloatArray,
+    damping: FloatArray,
 ) -> FloatArray:
-    """Return the regularized Newton step of each group over the multipliers that may move.
+    """Return the damped Newton step of each bag over the multipliers that may move.
 
-    The Hessian is changed.
+    A multiplier of an interval that is near 0 and heads for it goes there (`homing`); one that
+    rests at 0 moves only to the side to which the dual falls. The Hessian is changed.
     """
     c = lam.shape[1]
-    diagonal = np.arange(c)
-    size = np.maximum(sizes, 1.0)
-    curvature = np.maximum(np.trace(hessian, axis1=1, axis2=2) / c, 1e-6 * size / reach)
+    every = np.arange(c)
+    size = np.maximum(totals.sizes, 1.0)
+    # A bag whose rows all rest at vertices has no curvature: 1e-6 of it then stands in.
+    curvature = np.trace(hessian, axis1=1, axis2=2) / c
+    curvature = np.maximum(curvature, 1e-6 * size / totals.max_step)
     steepness = np.abs(gradient).max(axis=1)
-    damping = curvature * np.minimum(caution, np.maximum(steepness / size, 1e-12))
-    hessian[:, diagonal, diagonal] += damping[:, None]
+    shift = curvature * np.minimum(damping, np.maximum(steepness / size, _LEAST_DAMPING))
+    hessian[:, every, every] += shift[:, None]
 
-    interval = low < high
-    near = np.minimum(1e-2 * reach, steepness / curvature)[:, None]
-    heading_home = interval & (lam * gradient > 0) & (np.abs(lam) <= near)
-    fixed = heading_home | (interval & (gradient == 0) & (lam == 0))
+    interval = totals.interval
+    near = np.minimum(1e-2 * totals.max_step, steepness / curvature)[:, None]
+    homing = interval & (lam * gradient > 0) & (np.abs(lam) <= near)
+    fixed = homing | (interval & (gradient == 0) & (lam == 0))
     side = -np.sign(gradient)
     for _ in range(c):
         step = _solve_free(hessian, gradient, ~fixed, curvature)
@@ -276,9 +367,9 @@ def newton_step(
         if not backwards.any():
             break
         fixed |= backwards
-    step = np.where(heading_home, -lam, step)
+    step = np.where(homing, -lam, step)
     longest = np.abs(step).max(axis=1)
-    return step * np.minimum(1.0, reach / np.maximum(longest, 1e-300))[:, None]
+    return step * np.minimum(1.0, totals.max_step / np.maximum(longest, 1e-300))[:, None]
 
 
 def _solve_free(
@@ -286,70 +377,76 @@ def _solve_free(
 ) -> FloatArray:
     """Return the Newton step of the free multipliers; the others stay.
 
-    Where all are free, a common shift of a group's multipliers changes no answer: the step that
-    has none is taken.
+    Where all are free, a common shift of a bag's multipliers changes no soft label: the step
+    without such a shift is taken.
     """
     c = gradient.shape[1]
     system = hessian * (free[:, :, None] & free[:, None, :])
     system += (free.all(axis=1) * curvature / c)[:, None, None]
-    diagonal = np.arange(c)
-    system[:, diagonal, diagonal] += ~free * curvature[:, None]
+    every = np.arange(c)
+    system[:, every, every] += ~free * curvature[:, None]
     return -np.linalg.solve(system, np.where(free, gradient, 0.0)[:, :, None])[:, :, 0]
 
 
+class _Searched(NamedTuple):
+    """The result of a line search, one entry per bag.
+
+    Attributes
+    ----------
+    multipliers : ndarray of shape (n_bags, n_classes)
+        The multipliers after the step.
+    whole, fell, stuck : ndarray of bool, of shape (n_bags,)
+        Whether the whole step was taken, whether the dual fell by more than rounding, and whether
+        no step was accepted, so that the bag stays where it is.
+    point : DualPoint or None
+        The dual there, where it is known without another evaluation.
+    """
+
+    multipliers: FloatArray
+    whole: BoolArray
+    fell: BoolArray
+    stuck: BoolArray
+    point: DualPoint | None
+
+
 def _line_search(
-    respond: SimplexResponse | SoftmaxResponse,
-    groups: Groups,
+    point: DualPoint,
+    totals: _BagTotals,
     lam: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
     gradient: FloatArray,
     direction: FloatArray,
-    answer: Response,
-) -> tuple[FloatArray, BoolArray, BoolArray, Response | None]:
-    """Return λ moved along the direction while the dual falls.
-
-    With it come which groups moved all the way, in which the dual fell by more than rounding, and
-    the answer to the new λ where it is known without asking again. A group in which no step along
-    the direction is acceptable stays where it is.
-
-    A step is taken when the dual falls enough, or when the gradient shrinks by half: near the
-    end, rounding hides the fall of the dual but not that of the gradient.
-    """
-    interval = low < high
+) -> _Searched:
+    """Move λ along the direction as far as the dual falls enough, or the gradient by half."""
     side = np.where(lam != 0, np.sign(lam), -np.sign(gradient))
-    value = _dual(answer, groups, lam, low, high)
-    magnitude = groups.sum(np.abs(answer.value)) + np.abs(lam * high).sum(axis=1)
+    value = _dual(point, lam, totals)
+    rounding = _DUAL_ROUNDING * (point.magnitude + np.abs(lam * totals.upper).sum(axis=1))
     steepness = np.abs(gradient).max(axis=1)
-    moved = lam.copy()
-    length = np.ones(len(lam))
-    fell = np.zeros(len(lam), dtype=bool)
+    moved, length = lam.copy(), np.ones(len(lam))
+    fell, stuck = np.zeros((2, len(lam)), dtype=bool)
     pending = np.arange(len(lam))
-    part, inner = respond, groups
+    inner: DualPoint = point
     for _ in range(_HALVINGS):
+        some = totals.only(pending)
         trial = lam[pending] + length[pending, None] * direction[pending]
-        crossing = interval[pending] & (trial * side[pending] < 0)
-        trial[crossing] = 0.0
-        tried = part(inner.spread(trial))
+        trial[some.interval & (trial * side[pending] < 0)] = 0.0
+        tried = inner.at(trial)
         fall = ((trial - lam[pending]) * gradient[pending]).sum(axis=1)
-        lowered = _dual(tried, inner, trial, low[pending], high[pending])
-        slope = dual_gradient(trial, inner.sum(tried.labels), low[pending], high[pending])
-        rounding = 1e-13 * magnitude[pending]
-        good = (fall < 0) & (lowered <= value[pending] + 1e-4 * fall)
-        fell[pending] = good & (lowered < value[pending] - rounding)
-        level = lowered <= value[pending] + rounding
-        good |= level & (np.abs(slope).max(axis=1) <= 0.5 * steepness[pending])
+        before, lowered = value[pending], _dual(tried, trial, some)
+        slope = np.abs(dual_gradient(trial, tried.sums, some.lower, some.upper)).max(axis=1)
+        good = (fall < 0) & (lowered <= before + _SUFFICIENT_DECREASE * fall)
+        fell[pending] = good & (lowered < before - rounding[pending])
+        level = lowered <= before + rounding[pending]
+        good |= level & (slope <= 0.5 * steepness[pending])
         moved[pending[good]] = trial[good]
         if good.all():
-            return moved, length == 1.0, fell, tried if part is respond else None
-        rows, inner = inner.only(~good)
-        part, pending = part.take(rows), pending[~good]
+            evaluated = tried if inner is point else None
+            return _Searched(moved, length == 1.0, fell, stuck, evaluated)
+        inner, pending = tried.only(~good), pending[~good]
         length[pending] *= 0.5
-    return moved, length == 1.0, fell, None
+    stuck[pending] = True
+    return _Searched(moved, length == 1.0, fell, stuck, None)
 
 
-def _dual(
-    answer: Response, groups: Groups, lam: FloatArray, low: FloatArray, high: FloatArray
-) -> FloatArray:
-    bound = np.where(lam > 0, lam * low, lam * high)
-    return groups.sum(answer.value) - bound.sum(axis=1)
+def _dual(point: DualPoint, lam: FloatArray, totals: _BagTotals) -> FloatArray:
+    bound = np.where(lam > 0, lam * totals.lower, lam * totals.upper)
+    return point.value - bound.sum(axis=1)

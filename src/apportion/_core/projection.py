@@ -1,14 +1,20 @@
-"""From any soft labels to the nearest ones that keep every bag's masses."""
+"""Project soft labels onto the masses of bags."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from apportion._core.dual import SimplexResponse, SoftmaxResponse, meet_totals, onto_simplex
+from apportion._core.dual import (
+    RowDual,
+    SimplexResponse,
+    SoftmaxResponse,
+    meet_totals,
+    onto_simplex,
+)
 from apportion._utils.box_projection import shift_into_box
 from apportion._utils.groups import GroupBlock
 from apportion._utils.threads import block_rows, in_threads
@@ -22,22 +28,15 @@ _MET = 1e-8
 """Masses that are off by no more than this share of their bag are met."""
 
 
-class _Block(NamedTuple):
-    """Some bags with their open rows, and the rows' weights."""
-
-    bags: GroupBlock
-    weights: FloatArray
-
-
 class MassProjection:
-    """Soft labels moved onto `C`: rows on the simplex, bag sums within their masses.
+    """Project soft labels onto `C`: rows on the simplex, bag sums within their masses.
 
     `"nearest"` is `argmin_G ½ Σ_i m_i ‖g_i - f_i‖²` over C. `"alternating"` is the paper's
     alternating projections: rows onto the simplex, then bag sums onto their masses, in turn; it
     finds a point of C, not the nearest one.
 
-    Two classes travel as one column, the second class: see `to_columns`. Rows with given labels
-    stay at them, rows in no bag are bound by the simplex alone.
+    Of two classes, only the column of the second is worked on: see `to_columns`. Rows with given
+    labels stay at them; rows in no bag are bound by the simplex alone.
 
     Parameters
     ----------
@@ -68,18 +67,14 @@ class MassProjection:
         self.tol = tol
         self.max_sweeps = max_sweeps
         self.one_column = bags.n_classes == 2
-        self._lower, self._upper = (
-            self.to_columns(bags.open_lower),
-            self.to_columns(bags.open_upper),
-        )
+        self._lower = self.to_columns(bags.open_lower)
+        self._upper = self.to_columns(bags.open_upper)
         self._fixed = np.flatnonzero(bags.given >= 0)
         self._labels = self.to_columns(np.eye(bags.n_classes)[bags.given[self._fixed]])
         self._loose = np.flatnonzero(bags.open_groups.codes < 0)
         self._multipliers = np.zeros(self._lower.shape)
-        self._blocks = [
-            _Block(block, weights[block.rows])
-            for block in bags.open_groups.blocks(block_rows(bags.n_samples, self._lower.shape[1]))
-        ]
+        blocks = bags.open_groups.blocks(block_rows(bags.n_samples, self._lower.shape[1]))
+        self._blocks = [(block, weights[block.rows]) for block in blocks]
 
     def __call__(self, columns: FloatArray) -> FloatArray:
         """Return the projected soft labels, in columns."""
@@ -93,11 +88,11 @@ class MassProjection:
         return projected
 
     def to_columns(self, F: FloatArray) -> FloatArray:
-        """Return soft labels as they travel: the second column of two, else all of them."""
+        """Return the columns that are worked on: the second of two, else all of them."""
         return np.ascontiguousarray(F[:, 1:]) if self.one_column else F
 
     def from_columns(self, columns: FloatArray) -> FloatArray:
-        """Return n × c soft labels from the columns that traveled."""
+        """Return n × c soft labels from the columns that were worked on."""
         return np.hstack([1.0 - columns, columns]) if self.one_column else columns
 
     def residual(self, columns: FloatArray) -> float:
@@ -109,7 +104,9 @@ class MassProjection:
         off_row = 0.0 if self.one_column else np.abs(columns.sum(axis=1) - 1.0).max(initial=0.0)
         return float(max(off_mass.max(initial=0.0), off_simplex.max(initial=0.0), off_row))
 
-    def _nearest(self, block: _Block, columns: FloatArray, projected: FloatArray) -> None:
+    def _nearest(
+        self, block: tuple[GroupBlock, FloatArray], columns: FloatArray, projected: FloatArray
+    ) -> None:
         """Write the nearest point for the bags of one block: one λ per bag and column.
 
         g_i = clip(f_i + λ_k / m_i, 0, 1) for one column, g_i = Π_simplex(f_i + λ_k / m_i) for more.
@@ -119,29 +116,23 @@ class MassProjection:
         lower, upper = self._lower[span], self._upper[span]
         start = self._multipliers[span]
         if self.one_column:
-            g, found = shift_into_box(
-                f[:, 0],
-                weights,
-                0.0,
-                1.0,
-                groups,
-                lower[:, 0],
-                upper[:, 0],
-                start=start[:, 0],
-                tol=self.tol,
-            )
-            projected[rows, 0], start[:, 0] = g, found
+            totals = lower[:, 0], upper[:, 0], start[:, 0], self.tol
+            box = f[:, 0], weights, 0.0, 1.0
+            projected[rows, 0], start[:, 0] = shift_into_box(*box, groups, *totals)
         else:
-            heaviest = groups.greatest(weights)
-            projected[rows], start[:] = meet_totals(
-                SimplexResponse(f, weights),
-                groups,
+            # Every evaluation writes its soft labels: side by side here, and only the last of them
+            # to where the rows of the bags lie scattered.
+            labels = np.empty_like(f)
+            start[:], _ = meet_totals(
+                RowDual(SimplexResponse(f, weights), groups, labels),
                 lower,
                 upper,
-                reach=2.0 * np.maximum(heaviest, 1e-300),
+                groups.sizes,
+                max_step=2.0 * np.maximum(groups.greatest(weights), 1e-300),
                 start=start,
                 tol=self.tol,
             )
+            projected[rows] = labels
 
     def _onto_simplex(self, columns: FloatArray) -> FloatArray:
         return np.clip(columns, 0.0, 1.0) if self.one_column else onto_simplex(columns)
@@ -171,17 +162,10 @@ def reconcile(
     groups = bags.open_groups
     empty = groups.spread((bags.open_upper <= 0).astype(np.float64)) > 0
     logits = np.where(empty, -np.inf, np.log(np.clip(probabilities, floor, None)))
-    inside = bags.open_groups.sizes > 0
-    reach = np.full(len(bags.ids), 10.0)
-    lower = np.where(inside[:, None], bags.open_lower, 0.0)
-    shifted, _ = meet_totals(
-        SoftmaxResponse(logits, np.ones(len(logits))),
-        groups,
-        lower,
-        bags.open_upper,
-        reach=reach,
-        tol=tol,
-    )
+    lower = np.where(groups.sizes[:, None] > 0, bags.open_lower, 0.0)
+    shifted = np.empty_like(logits)
+    dual = RowDual(SoftmaxResponse(logits, np.ones(len(logits))), groups, shifted)
+    meet_totals(dual, lower, bags.open_upper, groups.sizes, max_step=10.0, tol=tol)
     _warn_of_missed_totals(groups.sum(shifted), bags)
     return bags.with_given(shifted)
 

@@ -2,7 +2,7 @@
 
 The metric M = diag(max(d, ε mean d)) serves everywhere: propagation solves
 `(M + τ(D - W)) F = M Y` with τ = α/(1-α), which is `P = (1-α)(I - αS)⁻¹` when M = D. Raising a tiny
-degree to the floor is the same as tying the row to itself, so nothing divides by zero.
+degree to the floor is the same as tying the row to itself, so that nothing divides by zero.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NEAREST_TO_1 = 1e-10
 """A system of condition 2 / (1-α) leaves six digits of P F at this 1-α."""
 
 _FEW_STEPS = 1000
-"""Up to here, steps are taken without a thought: alpha up to 0.9995."""
+"""Steps that are taken without weighing a dense factor: alpha up to 0.9995."""
 
 _MOST_STEPS = 10_000
 """Steps of one propagation that are still taken: alpha up to 0.99999."""
@@ -76,27 +76,29 @@ class Propagated:
     value : ndarray of shape (n_samples, n_columns)
         P F, but for an error of at most ‖rest‖ in the norm of the metric.
     rest : ndarray of shape (n_samples, n_columns), or None
-        What the system `A value = F`, with P = A⁻¹, leaves over; None where it is solved.
+        The residual of the system `A value = F`, with P = A⁻¹; None where it is solved.
     """
 
     value: FloatArray
     rest: FloatArray | None = None
 
-    def beyond(self, before: Propagated, momentum: float) -> Propagated:
-        """Return P(F + momentum (F - F before)): P is linear, so nothing is solved."""
+    def extrapolated(self, before: Propagated, momentum: float) -> Propagated:
+        """Return P(F + momentum (F - F before)): P is linear, so that nothing is solved."""
         if momentum == 0.0:
             return self
-        value = beyond(self.value, before.value, momentum)
+        value = extrapolated(self.value, before.value, momentum)
         if self.rest is None and before.rest is None:
             return Propagated(value)
-        ours, theirs = (
-            np.zeros_like(value) if one.rest is None else one.rest for one in (self, before)
+        rest, rest_before = (
+            np.zeros_like(value) if P.rest is None else P.rest for P in (self, before)
         )
-        return Propagated(value, beyond(ours, theirs, momentum))
+        return Propagated(value, extrapolated(rest, rest_before, momentum))
 
 
-def beyond(F: FloatArray, before: FloatArray, momentum: float) -> FloatArray:
+def extrapolated(F: FloatArray, before: FloatArray, momentum: float) -> FloatArray:
     """Return F + momentum (F - before)."""
+    if momentum == 0.0:
+        return F
     return blockwise(lambda f, b: f + momentum * (f - b), F, before)
 
 
@@ -122,9 +124,9 @@ class Propagator(ABC):
         """Return P F."""
 
     def near(
-        self, F: FloatArray, step: FloatArray, before: Propagated, enough: float
+        self, F: FloatArray, step: FloatArray, before: Propagated, accuracy: float
     ) -> Propagated:
-        """Return P F up to an error of `enough`, from P of the point that a step led from to F."""
+        """Return P F up to an error, from P of the point where a step to F began."""
         return Propagated(self(F))
 
     def sharpened(self, F: FloatArray, propagated: Propagated) -> Propagated:
@@ -186,34 +188,36 @@ class _DensePropagator(Propagator):
         system = -tau * (W.toarray() if sparse.issparse(W) else W)
         system[np.diag_indices_from(system)] += weights + tau * graph.degrees_
         self._factor = Cholesky(system)
-        self.lipschitz = _steepest(2.0 * tau * _ratio(graph, weights))
+        self.lipschitz = _lipschitz(2.0 * tau * _ratio(graph, weights))
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
         return self._factor.solve(self.weights[:, None] * F)
 
 
+# Chebyshev iteration for A x = F with `A = I + τ M⁻¹(D - W)` (Golub & Varga, 1961; Saad, Iterative
+# Methods for Sparse Linear Systems, 12.3). The eigenvalues of M⁻¹(D - W) lie between 0 and
+# 2 max d_i / m_i (Gershgorin), those of A therefore in [1, 1 + spread] with
+# spread = 2 τ max d_i / m_i; `_middle` and `_half` are the center and half-width of this interval.
+# k steps shrink the residual of any F by 1 / T_k(middle / half), with the Chebyshev polynomial T_k.
+# Three things follow. The number of steps is known from the accuracy, so that no inner
+# product has to be taken, as conjugate gradients would. The residual bounds the error of P F,
+# because no eigenvalue of A is below 1. And the residual exceeds the error by no more than the
+# condition number 1 + spread, by which the tolerance is divided.
 class _SparsePropagator(Propagator):
-    """P = A⁻¹ by Chebyshev iteration on `A = I + τ M⁻¹(D - W)`, whose spectrum is known.
-
-    The spectrum lies in [1, 1 + spread], so that k steps shrink what is left over by
-    1 / T_k((2 + spread) / spread), whatever F is: the number of steps follows from the accuracy
-    that is asked for, no norm has to be watched, and what is left over bounds the error of P F,
-    because no eigenvalue of A is below 1. Rows are worked on in blocks, in threads.
-    """
+    """P = A⁻¹ by Chebyshev iteration on `A = I + τ M⁻¹(D - W)`; blocks of rows, in threads."""
 
     def __init__(self, graph: Graph, weights: FloatArray, tau: float, tol: float = 1e-10) -> None:
         self.weights = weights
-        self._own = (1.0 + tau * graph.degrees_ / weights)[:, None]
+        self._diagonal = (1.0 + tau * graph.degrees_ / weights)[:, None]
         W = sparse.csr_array(graph.affinity_)
         scaled = sparse.csr_array(
             (np.repeat(tau / weights, np.diff(W.indptr)) * W.data, W.indices, W.indptr), W.shape
         )
         self._parts = row_parts(scaled)
         spread = 2.0 * tau * _ratio(graph, weights)
-        self.lipschitz = _steepest(spread)
+        self.lipschitz = _lipschitz(spread)
         self._middle, self._half = 1.0 + 0.5 * spread, 0.5 * spread
-        # The residual can exceed the error by the condition number, 1 + spread.
         self._tol = tol / (1.0 + spread)
 
     def __call__(self, F: FloatArray) -> FloatArray:
@@ -234,7 +238,7 @@ class _SparsePropagator(Propagator):
     def _sharpen(self, F: FloatArray, value: FloatArray) -> FloatArray:
         """Return P F to full accuracy, from a value that is changed into it."""
         rest = F.copy()
-        in_threads(lambda part: self._take_away(part, value, rest), self._parts)
+        in_threads(lambda part: self._subtract_product(part, value, rest), self._parts)
         size, left = self._length(F), self._length(rest)
         if left > 0:
             self._solve(value, rest, self._steps(self._tol * size / left))
@@ -242,61 +246,52 @@ class _SparsePropagator(Propagator):
         return value
 
     def near(
-        self, F: FloatArray, step: FloatArray, before: Propagated, enough: float
+        self, F: FloatArray, step: FloatArray, before: Propagated, accuracy: float
     ) -> Propagated:
-        """Return P F up to an error of `enough`, from P of the point that a step led from to F."""
+        """Return P F up to an error, from P of the point where a step to F began."""
         rest = step.copy() if before.rest is None else blockwise(np.add, step, before.rest)
         size = self._length(rest)
-        if size <= enough:
+        if size <= accuracy:
             return Propagated(before.value, rest)
-        return self._solve(before.value.copy(), rest, self._steps(enough / size))
+        return self._solve(before.value.copy(), rest, self._steps(accuracy / size))
 
     def _steps(self, shrink: float) -> int:
-        """Return how many steps shrink what is left over to this share of it."""
+        """Return how many steps shrink the residual to this share of it."""
         if self._half == 0:
             return 1
         rate = np.arccosh(self._middle / self._half)
         return int(np.ceil(np.arccosh(1.0 / min(max(shrink, 1e-17), 1.0)) / rate))
 
     def _solve(self, value: FloatArray, rest: FloatArray, steps: int) -> Propagated:
-        """Take Chebyshev steps from a value that leaves over a rest; changes both."""
+        """Take Chebyshev steps from a value and its residual; both are changed."""
         if self._half == 0:  # A = I: no row is tied to another
             value += rest
             rest[:] = 0.0
             return Propagated(value, rest)
+
+        def advance(
+            move: FloatArray, following: FloatArray, keep: float, forward: float, part: RowPart
+        ) -> None:
+            rows = part.rows
+            value[rows] += move[rows]
+            self._subtract_product(part, move, rest)
+            np.multiply(rest[rows], forward, out=following[rows])
+            following[rows] += keep * move[rows]
+
         move = blockwise(lambda r: r / self._middle, rest)
-        moved = np.empty_like(rest)
+        following = np.empty_like(rest)
         sigma = self._middle / self._half
         rho = 1.0 / sigma
         for _ in range(steps):
             rho, last = 1.0 / (2.0 * sigma - rho), rho
             forward = 2.0 * rho / self._half
-            in_threads(
-                partial(self._step, move, moved, value, rest, rho * last, forward), self._parts
-            )
-            move, moved = moved, move
+            in_threads(partial(advance, move, following, rho * last, forward), self._parts)
+            move, following = following, move
         return Propagated(value, rest)
 
-    def _step(
-        self,
-        move: FloatArray,
-        moved: FloatArray,
-        value: FloatArray,
-        rest: FloatArray,
-        keep: float,
-        forward: float,
-        part: RowPart,
-    ) -> None:
-        """Move the value in one part of the rows, and choose the next move there."""
-        here = part.rows
-        value[here] += move[here]
-        self._take_away(part, move, rest)
-        np.multiply(rest[here], forward, out=moved[here])
-        moved[here] += keep * move[here]
-
-    def _take_away(self, part: RowPart, F: FloatArray, rest: FloatArray) -> None:
-        """Subtract A F from the rest, in one part of the rows."""
-        rest[part.rows] -= self._own[part.rows] * F[part.rows]
+    def _subtract_product(self, part: RowPart, F: FloatArray, rest: FloatArray) -> None:
+        """Subtract A F from the residual, in one block of the rows."""
+        rest[part.rows] -= self._diagonal[part.rows] * F[part.rows]
         rest[part.rows] += part.matrix @ F
 
     def _length(self, F: FloatArray) -> float:
@@ -328,7 +323,7 @@ class _AnchorPropagator(Propagator):
 class _TruncatedWalk(Propagator):
     """P = Σ_{j=1..r} α^j S^j / Σ α^j: where a walker lands within r steps; r = 1 is k-NN.
 
-    No step leads from a row to itself, but where its ties are raised to the metric's floor.
+    No step leads from a row to itself, except where its degree is raised to the metric's floor.
     """
 
     def __init__(self, graph: Graph, weights: FloatArray, alpha: float, order: int) -> None:
@@ -337,17 +332,18 @@ class _TruncatedWalk(Propagator):
         self._others = (graph.strengths / weights)[:, None]
         powers = alpha ** np.arange(1, order + 1)
         self._shares = powers / powers.sum()
-        places = np.linspace(1.0 - 2.0 * self._others.max(initial=0.0), 1.0, 2001)
-        polynomial = np.polyval(np.append(self._shares[::-1], 0.0), places)
+        # The eigenvalues of S are in this interval; the least of the polynomial on a grid of them.
+        eigenvalues = np.linspace(1.0 - 2.0 * self._others.max(initial=0.0), 1.0, 2001)
+        polynomial = np.polyval(np.append(self._shares[::-1], 0.0), eigenvalues)
         self.lipschitz = float(1.0 - polynomial.min())
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
-        total = np.zeros_like(F)
+        mean = np.zeros_like(F)
         for share in self._shares:
             F = F + self._others * (self._graph.neighbor_mean(F) - F)
-            total += share * F
-        return total
+            mean += share * F
+        return mean
 
 
 class _Rescaled(Propagator):
@@ -398,7 +394,7 @@ def propagator(
     Examples
     --------
     >>> import numpy as np
-    >>> from apportion.graphs import (PrecomputedGraph)
+    >>> from apportion.graphs import PrecomputedGraph
     >>> P = propagator(PrecomputedGraph().fit(np.array([[0.0, 1.0], [1.0, 0.0]])), alpha=0.5)
     >>> P(np.array([[1.0], [0.0]])).round(3)
     array([[0.667],
@@ -443,7 +439,7 @@ def _for_sparse(graph: Graph, weights: FloatArray, alpha: float, accuracy: float
     return by_steps
 
 
-def _steepest(spread: float) -> float:
+def _lipschitz(spread: float) -> float:
     """Return the largest eigenvalue of I - A⁻¹ for an A with eigenvalues up to 1 + spread."""
     return spread / (1.0 + spread)
 

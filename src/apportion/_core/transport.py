@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from apportion._core.dual import SoftmaxResponse, meet_totals
+from apportion._core.dual import RowDual, SoftmaxResponse
+from apportion._core.quota import search_prices
 from apportion._utils.groups import Groups
 from apportion._utils.hashing import scramble
-from apportion._utils.typing import BoolArray, FloatArray, IntArray
+from apportion._utils.typing import BoolArray, IntArray
 
 NEVER = np.iinfo(np.int64).max // 4
+"""The loss of a move that no row can make; a few of them can be added."""
+
 _SHORTLIST = 100
+"""Kinds per pair of classes that are looked at while many rows have to be moved."""
+
+_FEW_MOVES = 32
+"""Up to this surplus of a group, all kinds are looked at."""
 
 
 def transport(
@@ -46,8 +54,9 @@ def transport(
     if (quotas.sum(axis=1) != groups.sizes).any():
         raise ValueError("The quotas of a group must sum to its number of rows.")
     kind_of, kinds = _kinds_of(scores, groups.codes, quotas, grain)
-    shares = _exchange(kinds, _first_shares(kinds))
-    labels = _handed_out(kind_of, shares)
+    prices, _ = search_prices(kinds, quotas, np.zeros_like(quotas), grain)
+    shares = _exchange(kinds, kinds.at(prices))
+    labels = _labels_of(kind_of, shares)
     tied = _exchangeable(kinds, shares)
     return labels, tied[kind_of, labels]
 
@@ -73,8 +82,8 @@ def exchanged(
     kind_of, kinds = _kinds_of(scores, codes, np.zeros_like(surplus), grain)
     shares = np.zeros_like(kinds.scores)
     np.add.at(shares, (kind_of, labels), 1)
-    kinds = kinds._replace(quotas=kinds.surplus(shares) - surplus)
-    return _handed_out(kind_of, _exchange(kinds, shares))
+    kinds = replace(kinds, quotas=kinds.summed(shares) - surplus)
+    return _labels_of(kind_of, _exchange(kinds, shares))
 
 
 def least_losses(
@@ -104,7 +113,7 @@ def _kinds_of(
     return np.argsort(by_group)[kind_of], kinds
 
 
-def _handed_out(kind_of: IntArray, shares: IntArray) -> IntArray:
+def _labels_of(kind_of: IntArray, shares: IntArray) -> IntArray:
     """Return labels by the kinds' shares: among equal rows, earlier ones get earlier classes."""
     n_kinds, c = shares.shape
     labels = np.empty(len(kind_of), dtype=np.intp)
@@ -113,8 +122,9 @@ def _handed_out(kind_of: IntArray, shares: IntArray) -> IntArray:
     return labels
 
 
-class _Kinds(NamedTuple):
-    """Rows of equal scores and group, counted; sorted by group."""
+@dataclass(frozen=True)
+class _Kinds:
+    """Rows of equal scores and group, counted; sorted by group. See `QuotaEvaluator`."""
 
     scores: IntArray
     codes: IntArray
@@ -122,38 +132,43 @@ class _Kinds(NamedTuple):
     quotas: IntArray
     grain: float
 
-    def only(self, keep: BoolArray) -> tuple[IntArray, _Kinds]:
-        """Return the kinds of some groups, and these alone."""
-        rows = np.flatnonzero(keep[self.codes])
-        renumbered = np.cumsum(keep) - 1
-        return rows, self._replace(
-            scores=self.scores[rows],
-            codes=renumbered[self.codes[rows]],
-            sizes=self.sizes[rows],
-            quotas=self.quotas[keep],
-        )
+    def only(self, keep: BoolArray) -> _Kinds:
+        """Return the kinds of some groups, which are numbered anew."""
+        kept = self.take(np.flatnonzero(keep[self.codes]), self.quotas[keep])
+        return replace(kept, codes=(np.cumsum(keep) - 1)[kept.codes])
 
-    def take(self, listed: IntArray, surplus: IntArray, shares: IntArray) -> _Kinds:
-        """Return some kinds, with the quotas that leave the surplus of their groups as it is."""
-        codes = self.codes[listed]
-        counts = _sum_sorted(codes, shares[listed], len(self.quotas))
-        return self._replace(
-            scores=self.scores[listed],
-            codes=codes,
-            sizes=self.sizes[listed],
-            quotas=counts - surplus,
-        )
+    def take(self, listed: IntArray, quotas: IntArray) -> _Kinds:
+        """Return some kinds, with quotas of theirs."""
+        fields = self.scores[listed], self.codes[listed], self.sizes[listed]
+        return _Kinds(*fields, quotas, self.grain)
 
-    def at(self, prices: FloatArray) -> IntArray:
+    def at(self, prices: IntArray) -> IntArray:
         """Return the shares (kinds × classes) when every kind goes to its best class."""
-        priced = self.scores + np.rint(prices / self.grain).astype(np.int64)[self.codes]
         shares = np.zeros_like(self.scores)
-        shares[np.arange(len(shares)), np.argmax(priced, axis=1)] = self.sizes
+        best = np.argmax(self.scores + prices[self.codes], axis=1)
+        shares[np.arange(len(shares)), best] = self.sizes
         return shares
+
+    def counts(self, prices: IntArray) -> IntArray:
+        """Return how many rows of each group take each class at prices."""
+        return self.summed(self.at(prices))
+
+    def softmax(self, temperature: float) -> RowDual:
+        """Return the dual of the softmax of scores."""
+        logits = self.scores * self.grain / temperature
+        return RowDual(SoftmaxResponse(logits, self.sizes.astype(np.float64)), self._groups)
+
+    @cached_property
+    def _groups(self) -> Groups:
+        return Groups(self.codes, len(self.quotas))
+
+    def summed(self, shares: IntArray) -> IntArray:
+        """Return the counts of each group and class."""
+        return _sum_sorted(self.codes, shares, len(self.quotas))
 
     def surplus(self, shares: IntArray) -> IntArray:
         """Return how many rows each group and class has above its quota."""
-        return _sum_sorted(self.codes, shares, len(self.quotas)) - self.quotas
+        return self.summed(shares) - self.quotas
 
 
 def _sum_sorted(codes: IntArray, values: IntArray, n_groups: int) -> IntArray:
@@ -165,60 +180,11 @@ def _sum_sorted(codes: IntArray, values: IntArray, n_groups: int) -> IntArray:
     return sums
 
 
-def _first_shares(kinds: _Kinds) -> IntArray:
-    """Return shares that are optimal for their own counts, and these near the quotas."""
-    c = kinds.scores.shape[1]
-    shares = kinds.at(np.zeros(kinds.quotas.shape))
-    many = np.abs(kinds.surplus(shares)).sum(axis=1) > 4 * c
-    if many.any():
-        rows, some = kinds.only(many)
-        shares[rows] = some.at(_prices(some))
-    return shares
-
-
-def _prices(kinds: _Kinds) -> FloatArray:
-    """Return prices at which the kinds' best classes fill the quotas, nearly.
-
-    A softmax of falling temperature stands in for the best class; its prices follow from the
-    totals. The temperature falls until hardly a row is undecided.
-    """
-    c = kinds.scores.shape[1]
-    F = kinds.scores * kinds.grain
-    groups = Groups(kinds.codes, len(kinds.quotas))
-    totals = np.clip(kinds.quotas, 1e-3, None).astype(np.float64)
-    sizes = kinds.quotas.sum(axis=1)
-    totals *= (sizes / totals.sum(axis=1))[:, None]
-    multipliers: FloatArray = np.zeros(totals.shape)
-    best = np.zeros(totals.shape)
-    fewest = np.full(len(sizes), np.inf)
-    temperature = 0.25
-    while temperature > 1e-8:
-        _, multipliers = meet_totals(
-            SoftmaxResponse(F / temperature, kinds.sizes.astype(np.float64)),
-            groups,
-            totals,
-            totals,
-            reach=np.full(len(sizes), 1e3),
-            start=multipliers,
-            tol=1e-4,
-            max_iter=8,
-        )
-        prices = multipliers * temperature
-        off = np.abs(kinds.surplus(kinds.at(prices))).sum(axis=1)
-        better = off < fewest
-        best[better], fewest[better] = prices[better], off[better]
-        if (fewest <= 2 * c).all():
-            break
-        temperature /= 4.0
-        multipliers *= 4.0
-    return best
-
-
 def _exchange(kinds: _Kinds, shares: IntArray) -> IntArray:
     """Move rows along shortest chains of classes until every group's counts are its quotas.
 
     Of every pair of classes only the cheapest `_SHORTLIST` kinds are looked at while fewer rows
-    than that have moved: one chain takes at most one of them away, so the cheapest is among them.
+    than that have moved: a chain exhausts at most one of them, so that the cheapest is among them.
     """
     left = np.inf
     while (surplus := kinds.surplus(shares)).any():
@@ -230,19 +196,20 @@ def _exchange(kinds: _Kinds, shares: IntArray) -> IntArray:
             )
         left = np.abs(surplus).sum()
         unmet = np.any(surplus != 0, axis=1)
-        rows, some = kinds.only(unmet)
+        rows, some = np.flatnonzero(unmet[kinds.codes]), kinds.only(unmet)
         rounds = 4
-        if np.abs(surplus).sum(axis=1).max() > 32:
+        if np.abs(surplus).sum(axis=1).max() > _FEW_MOVES:
             most = np.full(len(some.quotas), _SHORTLIST)
-            there = shares[rows] > 0
-            listed = np.flatnonzero(cheapest_to_move(some.scores, there, some.codes, most))
-            rows, some = rows[listed], some.take(listed, surplus[unmet], shares[rows])
+            present = shares[rows] > 0
+            listed = np.flatnonzero(cheapest_to_move(some.scores, present, some.codes, most))
+            some, rows = some.take(listed, some.quotas), rows[listed]
+            some = replace(some, quotas=some.summed(shares[rows]) - surplus[unmet])
             rounds = _SHORTLIST - 1
-        part = shares[rows]
+        moved = shares[rows]
         for _ in range(rounds):
-            if not _move_once(some, part):
+            if not _move_once(some, moved):
                 break
-        shares[rows] = part
+        shares[rows] = moved
     return shares
 
 
@@ -260,16 +227,16 @@ def _move_once(kinds: _Kinds, shares: IntArray) -> bool:
     source, sink = np.divmod(np.argmin(flat, axis=1), c)
     amount = np.minimum(surplus[unmet, source], -surplus[unmet, sink])
     chain = []
-    here = source
+    reached = source
     for _ in range(c):
-        going = np.flatnonzero(here != sink)
-        start = here[going]
+        going = np.flatnonzero(reached != sink)
+        start = reached[going]
         to = following[unmet[going], start, sink[going]]
         kind = mover[unmet[going], start, to]
         amount[going] = np.minimum(amount[going], shares[kind, start])
         chain.append((going, kind, start, to))
-        here = here.copy()
-        here[going] = to
+        reached = reached.copy()
+        reached[going] = to
     for going, kind, start, to in chain:
         shares[kind, start] -= amount[going]
         shares[kind, to] += amount[going]
@@ -277,7 +244,7 @@ def _move_once(kinds: _Kinds, shares: IntArray) -> bool:
 
 
 def cheapest_to_move(
-    scores: IntArray, there: BoolArray, codes: IntArray, most: IntArray
+    scores: IntArray, present: BoolArray, codes: IntArray, most: IntArray
 ) -> BoolArray:
     """Return which kinds are among the cheapest to move between some pair of classes.
 
@@ -285,7 +252,7 @@ def cheapest_to_move(
     ----------
     scores : ndarray of int, of shape (n_kinds, n_classes)
         What each kind is worth in each class.
-    there : ndarray of bool, of shape (n_kinds, n_classes)
+    present : ndarray of bool, of shape (n_kinds, n_classes)
         Which kinds have rows in which class.
     codes : ndarray of shape (n_kinds,)
         Their groups, sorted.
@@ -295,13 +262,13 @@ def cheapest_to_move(
     listed = np.zeros(len(codes), dtype=bool)
     c = scores.shape[1]
     for a in range(c):
-        here = np.flatnonzero(there[:, a])
-        groups = codes[here]
-        first = np.arange(len(here)) - np.searchsorted(groups, np.arange(len(most)))[groups]
+        kinds = np.flatnonzero(present[:, a])
+        groups = codes[kinds]
+        number = np.arange(len(kinds)) - np.searchsorted(groups, np.arange(len(most)))[groups]
         for b in range(c):
             if b != a:
-                order = np.lexsort((scores[here, a] - scores[here, b], groups))
-                listed[here[order[first < most[groups]]]] = True
+                order = np.lexsort((scores[kinds, a] - scores[kinds, b], groups))
+                listed[kinds[order[number < most[groups]]]] = True
     return listed
 
 
@@ -311,17 +278,17 @@ def _cheapest_moves(kinds: _Kinds, shares: IntArray) -> tuple[IntArray, IntArray
     loss = np.full((len(kinds.quotas), c, c), NEVER)
     mover = np.zeros(loss.shape, dtype=np.intp)
     for a in range(c):
-        here = np.flatnonzero(shares[:, a] > 0)
-        if not here.size:
+        some = np.flatnonzero(shares[:, a] > 0)
+        if not some.size:
             continue
-        groups, starts = np.unique(kinds.codes[here], return_index=True)
-        losses = kinds.scores[here][:, [a]] - kinds.scores[here]
+        groups, starts = np.unique(kinds.codes[some], return_index=True)
+        losses = kinds.scores[some][:, [a]] - kinds.scores[some]
         least = np.minimum.reduceat(losses, starts, axis=0)
-        lengths = np.diff(np.append(starts, len(here)))
+        lengths = np.diff(np.append(starts, len(some)))
         is_least = losses == np.repeat(least, lengths, axis=0)
-        place = np.where(is_least, np.arange(len(here))[:, None], len(here))
+        position = np.where(is_least, np.arange(len(some))[:, None], len(some))
         loss[groups, a] = least
-        mover[groups, a] = here[np.minimum.reduceat(place, starts, axis=0)]
+        mover[groups, a] = some[np.minimum.reduceat(position, starts, axis=0)]
         loss[:, a, a] = 0
     return loss, mover
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from apportion._core.descent import Solution, Status, unsupervised_rows
+from apportion._core.descent import Solution, Status
+from apportion._core.uniqueness import unsupervised_rows
 from apportion._utils.typing import IntArray
 from apportion.exceptions import (
     Advice,

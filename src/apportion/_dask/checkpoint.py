@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from apportion._dask.evaluator import DaskPoint, DaskState, Extrapolation
 from apportion._dask.layout import Layout
-from apportion._dask.loop import State
-from apportion._dask.part import Point
+from apportion._dask.partition import ReducedPoint
 from apportion._io.archive import Stored, open_zip, write_zip
 from apportion._io.atomic_write import replacing
 from apportion._utils.typing import AnyArray, FloatArray
@@ -23,7 +23,7 @@ from apportion.supervision.totals import Totals
 
 _DOCUMENT = "checkpoint.json"
 _NUMBERS = {"t": 1.0, "size": sys.float_info.min} | dict.fromkeys(
-    ("momentum", "leap", "slack", "residual"), 0.0
+    ("momentum", "gap", "slack", "residual"), 0.0
 )
 """The numbers of a state, and the least value of each."""
 
@@ -57,18 +57,20 @@ class Checkpoint:
         self._path, self._n_samples, self._anchors, self._run = path, n_samples, anchors, run
         self._seconds, self._last = seconds, -np.inf
 
-    def __call__(self, state: State) -> None:
+    def __call__(self, state: DaskState) -> None:
         """Write the state, unless that was done just now."""
         if time.monotonic() - self._last < self._seconds:
             return
-        document: dict[str, Any] = {name: float(getattr(state, name)) for name in _NUMBERS}
+        here, before, momentum = state.ahead
+        numbers = (state.t, state.size, momentum, state.gap, state.slack, here.residual)
+        document: dict[str, Any] = dict(zip(_NUMBERS, map(float, numbers), strict=True))
         document |= {"run": self._run, "rows_digest": state.rows_digest}
         document["n_samples"] = self._n_samples
         arrays = {"anchors": self._anchors, "energies": np.array(state.energies)}
-        arrays |= {"here": state.here, "before": state.before}
-        for name in _POINTS:
-            point = getattr(state, name)._asdict()
-            arrays |= {f"{name}_{field}": array for field, array in point.items()}
+        arrays |= {"here": here.anchors, "before": before.anchors}
+        for name, point in zip(_POINTS, (here, before), strict=True):
+            fields = point.reduced._asdict()
+            arrays |= {f"{name}_{field}": array for field, array in fields.items()}
         with replacing(self._path, force=True) as temporary:
             write_checkpoint(temporary, document, arrays)
         self._last = time.monotonic()
@@ -100,7 +102,7 @@ def run_of(totals: Totals, n_partitions: int, **settings: Any) -> str:
     return digest.hexdigest()
 
 
-def read_checkpoint(path: Path, run: str, n_features: int) -> tuple[int, FloatArray, State]:
+def read_checkpoint(path: Path, run: str, n_features: int) -> tuple[int, FloatArray, DaskState]:
     """Return the number of rows, the anchors and the state of an interrupted run.
 
     Everything is checked: a file that was changed, or whose numbers no run could have left behind,
@@ -109,16 +111,20 @@ def read_checkpoint(path: Path, run: str, n_features: int) -> tuple[int, FloatAr
     try:
         document, arrays = _read(path, n_features)
         n_samples, same_run = document["n_samples"], document["run"] == run
-        points: dict[str, Any] = {
-            name: Point(arrays[f"{name}_B"], arrays[f"{name}_multipliers"]) for name in _POINTS
-        }
-        state = State(
-            here=arrays["here"],
-            before=arrays["before"],
+        here, before = (
+            DaskPoint(
+                ReducedPoint(arrays[f"{name}_B"], arrays[f"{name}_multipliers"]),
+                arrays[sums],
+                document["residual"],
+            )
+            for name, sums in zip(_POINTS, ("here", "before"), strict=True)
+        )
+        state = DaskState(
+            here=here,
+            ahead=Extrapolation(here, before, document["momentum"]),
             energies=arrays["energies"].tolist(),
             rows_digest=document["rows_digest"],
-            **points,
-            **{name: document[name] for name in _NUMBERS},
+            **{name: document[name] for name in ("t", "size", "gap", "slack")},
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         why = error.found if isinstance(error, InputError) else error
@@ -151,16 +157,15 @@ def _read(path: Path, n_features: int) -> tuple[dict[str, Any], dict[str, AnyArr
     return document, arrays
 
 
-def require_fitting(path: Path, state: State, layout: Layout) -> None:
+def require_fitting(path: Path, state: DaskState, layout: Layout) -> None:
     """Raise unless the state of a checkpoint is one of these rows, bags and partitions."""
     n_classes = len(layout.classes)
-    sums = len(layout.masses), 1 if n_classes == 2 else n_classes
-    multipliers = len(layout.across.sizes), n_classes
-    fits = (
-        state.rows_digest == layout.rows_digest and state.here.shape == state.before.shape == sums
-    )
-    for point in (state.point, state.point_before):
-        fits &= point.B.shape in ((0, 0), sums) and point.multipliers.shape == multipliers
+    shape = len(layout.masses), 1 if n_classes == 2 else n_classes
+    spanning = int(layout.several.sum()), n_classes
+    fits = state.rows_digest == layout.rows_digest
+    for point in (state.here, state.ahead.before):
+        fits &= point.anchors.shape == shape and point.reduced.B.shape in ((0, 0), shape)
+        fits &= point.reduced.multipliers.shape == spanning
     if not fits:
         raise _refused(path, "the checkpoint of other rows, bags or partitions")
 

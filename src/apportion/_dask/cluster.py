@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from apportion._dask.sums import added
 from apportion._utils.memory import free_bytes
 from apportion._utils.progress import report_progress
 from apportion._utils.threads import n_threads
@@ -25,22 +26,6 @@ _KEEP_MEMORY = {
 }
 """By default Dask's workers return the memory of every large array at once, and clear it when they
 get it again; `benchmarks/cluster.py --give-back` shows what that costs."""
-
-
-def added(answers: list[Any]) -> Any:
-    """Return numbers, arrays or tuples of these added up, field by field.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> added([(1, (2.0, np.array([1, 2]))), (10, (20.0, np.array([10, 20])))])
-    (11, (22.0, array([11, 22])))
-    """
-    first = answers[0]
-    if not isinstance(first, tuple):
-        return sum(answers[1:], first)
-    fields = [added(list(values)) for values in zip(*answers, strict=True)]
-    return type(first)(*fields) if hasattr(first, "_fields") else tuple(fields)
 
 
 def _itself(value: Any) -> Any:

@@ -1,8 +1,7 @@
-"""One label a row on a partition: round by round, as refinement hands the bags' counts out anew.
+"""Labels of a partition, round by round, as refinement decodes anew with the same counts.
 
-Bags that lie in the partition alone are decoded here. Of the others, the driver asks what rows
-are worth in each class, and says where a bag is cut: at which score for two classes, at which
-prices for more.
+Bags that lie in the partition alone are decoded here. The labels of the others follow from their
+scores and from what the driver sends: see `quota`.
 """
 
 from __future__ import annotations
@@ -14,148 +13,138 @@ import numpy as np
 
 from apportion._core.decode import Decoding, bag_counts, grains
 from apportion._core.refine import with_soft_labels
-from apportion._dask.bag_sums import OfBags
-from apportion._dask.levels import Levels, at_levels
-from apportion._dask.part import Part, Point
-from apportion._dask.prices import Prices, at_prices
+from apportion._dask.partition import Partition, ReducedPoint
+from apportion._dask.quota import Cut, divided
+from apportion._dask.sums import BagValues
 from apportion._utils.threads import blockwise
-from apportion._utils.typing import AnyArray, FloatArray, IntArray
+from apportion._utils.typing import FloatArray, IntArray
 from apportion.graphs._row_blocks import multiply, transposed
 from apportion.graphs.anchor import from_others
 from apportion.graphs.base import agreement, means_of_both_classes
 
 
-class Round(NamedTuple):
-    """A handing out of labels: what the anchors had said before, None at first, and the cut."""
+class DecodingRound(NamedTuple):
+    """One decoding: the labels of anchors it follows from, None in the first, and the cut."""
 
-    voices: FloatArray | None
-    cut: Levels | Prices
-
-
-class Heard(NamedTuple):
-    """What rows hear of the others' labels, and how much of it is the label they have."""
-
-    columns: FloatArray
-    agreement: float
+    prototypes: FloatArray | None
+    cut: Cut
 
 
 class Scored(NamedTuple):
-    """A partition before its bags across partitions are cut.
+    """A partition before its bags across partitions are divided.
 
     Attributes
     ----------
-    labels, tied : ndarray of shape (n_samples alone,)
-        Labels of the other rows, and which of them only a tie-break decided.
+    alone : Decoding
+        The labels of rows whose bag lies here alone, or in no bag.
     scores : ndarray of int, of shape (n_samples across, n_classes)
-        What rows are worth in each class, in grains.
+        The scores of the other rows in each class, in grains.
     """
 
-    labels: IntArray
-    tied: AnyArray
+    alone: Decoding
     scores: IntArray
 
 
-def said(part: Part, point: Point, rounds: list[Round]) -> Decoding:
-    """Return the labels after some rounds, remembered or found again.
+Rounds = list[DecodingRound]
+
+
+def decoded_labels(partition: Partition, point: ReducedPoint, rounds: Rounds) -> Decoding:
+    """Return the labels after some rounds, remembered or computed again.
 
     Rows that were tied in the first round stay tied.
     """
 
-    def decide() -> Decoding:
+    def decode() -> Decoding:
         *earlier, last = rounds
-        one = scored(part, point, earlier, last.voices)
-        if isinstance(last.cut, Levels):
-            across = at_levels(part, one.scores, last.cut)
-        else:
-            across = at_prices(part, one.scores, last.cut)
-        tied = np.concatenate([one.tied, across.tied])
+        alone, scores = scored(partition, point, earlier, last.prototypes)
+        across = divided(partition, scores, last.cut)
+        labels, tied = (np.concatenate(pair) for pair in zip(alone, across, strict=True))
         if earlier:
-            tied |= part.remembered("first", 1, lambda: said(part, point, rounds[:1]).tied)
-        return Decoding(np.concatenate([one.labels, across.labels]), tied)
+            tied |= partition.remembered(
+                "first", 1, lambda: decoded_labels(partition, point, rounds[:1]).tied
+            )
+        return Decoding(labels, tied)
 
-    found = part.remembered("said", len(rounds), decide)
+    labels = partition.remembered("decoded", len(rounds), decode)
     if len(rounds) == 1:
-        part.remembered("first", 1, lambda: found.tied)
-    return found
+        partition.remembered("first", 1, lambda: labels.tied)
+    return labels
 
 
-def scored(part: Part, point: Point, rounds: list[Round], voices: FloatArray | None) -> Scored:
-    """Return labels of the partition's own bags after one more round, and scores for the others.
+def scored(
+    partition: Partition, point: ReducedPoint, rounds: Rounds, prototypes: FloatArray | None
+) -> Scored:
+    """Return the labels of the partition's own bags in the next round, and scores for the others.
 
-    Scores are soft labels, or what rows hear of the others' labels with a little of their soft
-    labels.
+    Scores are soft labels in the first round, then the mean labels of neighbors with a little of
+    the soft labels.
     """
 
     def score() -> Scored:
-        soft = part.at(point).F
-        if voices is None:
-            scores = part.projection.from_columns(soft)
-        else:
-            columns = heard(part, point, rounds, voices).columns
-            scores = _of_classes(part, columns)
-            scores = blockwise(with_soft_labels, scores, part.projection.from_columns(soft))
-        counts = part.remembered("counts", 0, lambda: _own_counts(part, soft))
-        found = part.quotas(scores[part.alone], counts)
-        return Scored(*found, grains(scores[part.across]))
+        soft = scores = partition.soft_labels(point)
+        if prototypes is not None:
+            means, _ = neighbor_means(partition, point, rounds, prototypes)
+            scores = blockwise(with_soft_labels, _of_classes(partition, means), soft)
+        alone = partition.alone
+        counts = partition.remembered("counts", 0, lambda: bag_counts(soft[alone], partition.bags))
+        return Scored(partition.quotas(scores[alone], counts), grains(scores[partition.across]))
 
-    return part.remembered("scored", len(rounds), score)
+    return partition.remembered("scored", len(rounds), score)
 
 
 def of_scores(
-    part: Part,
-    point: Point,
-    rounds: list[Round],
-    voices: FloatArray | None,
-    answer: Callable[..., Any],
-    *question: Any,
+    partition: Partition,
+    point: ReducedPoint,
+    rounds: Rounds,
+    prototypes: FloatArray | None,
+    work: Callable[..., Any],
+    question: tuple[Any, ...],
 ) -> Any:
-    """Return `answer(part, scores, *question)`, of rows across partitions after these rounds."""
-    return answer(part, scored(part, point, rounds, voices).scores, *question)
+    """Return `work(partition, scores, *question)` for rows across partitions after these rounds."""
+    return work(partition, scored(partition, point, rounds, prototypes).scores, *question)
 
 
-def heard(part: Part, point: Point, rounds: list[Round], voices: FloatArray) -> Heard:
-    """Return what each row hears of the others' labels, as they travel."""
+def neighbor_means(
+    partition: Partition, point: ReducedPoint, rounds: Rounds, prototypes: FloatArray
+) -> tuple[FloatArray, float]:
+    """Return the mean labels of every row's neighbors, in columns, and how many agree with it."""
 
-    def neighbor_mean() -> Heard:
-        labels = said(part, point, rounds).labels
-        columns = multiply(part.ties, voices)
-        said_here = _one_hot(part, labels)
-        columns = blockwise(from_others, columns, said_here, part.own, out=columns)
-        return Heard(columns, agreement(labels, _of_classes(part, columns)))
+    def compute() -> tuple[FloatArray, float]:
+        labels = decoded_labels(partition, point, rounds).labels
+        means = multiply(partition.ties, prototypes)
+        own = partition.own
+        means = blockwise(from_others, means, _one_hot(partition, labels), own, out=means)
+        return means, agreement(labels, _of_classes(partition, means))
 
-    return part.remembered("heard", len(rounds), neighbor_mean)
+    return partition.remembered("means", len(rounds), compute)
 
 
-def _of_classes(part: Part, columns: FloatArray) -> FloatArray:
-    """Return what is heard of every class, from the columns that travel."""
-    if part.n_classes != 2:
+def _of_classes(partition: Partition, columns: FloatArray) -> FloatArray:
+    """Return the means of every class, from the columns that travel."""
+    if partition.n_classes != 2:
         return columns
-    return means_of_both_classes(columns, part.strengths)
+    return means_of_both_classes(columns, partition.strengths)
 
 
-def _own_counts(part: Part, soft: FloatArray) -> IntArray:
-    return bag_counts(part.projection.from_columns(soft[part.alone]), part.bags)
-
-
-def _one_hot(part: Part, labels: IntArray) -> FloatArray:
+def _one_hot(partition: Partition, labels: IntArray) -> FloatArray:
     """Return labels as they travel: of two classes, the second alone."""
-    if part.n_classes == 2:
-        return (labels == 1).astype(np.float64)[:, None]
-    return np.asarray(np.eye(part.n_classes)[labels])
+    return partition.projection.to_columns(np.eye(partition.n_classes)[labels])
 
 
 # --- What is added up.
 
 
-def voiced(part: Part, point: Point, rounds: list[Round]) -> FloatArray:
-    """Return what the rows' labels give to their anchors."""
-    labels = _one_hot(part, said(part, point, rounds).labels)
-    return np.asarray(transposed(part.ties) @ labels)
+def label_sums(partition: Partition, point: ReducedPoint, rounds: Rounds) -> FloatArray:
+    """Return Zᵀ of the rows' labels: what they add to their anchors."""
+    labels = _one_hot(partition, decoded_labels(partition, point, rounds).labels)
+    return np.asarray(transposed(partition.ties) @ labels)
 
 
-def agreed(part: Part, point: Point, rounds: list[Round], voices: FloatArray) -> float:
-    """Return how much of what the rows hear is their own label."""
-    return heard(part, point, rounds, voices).agreement
+def agreement_sum(
+    partition: Partition, point: ReducedPoint, rounds: Rounds, prototypes: FloatArray
+) -> float:
+    """Return how much of the neighbors' labels agrees with the rows' own, added up."""
+    return neighbor_means(partition, point, rounds, prototypes)[1]
 
 
 class Tally(NamedTuple):
@@ -165,16 +154,16 @@ class Tally(NamedTuple):
     n_tied: int
 
 
-def tallied(part: Part, point: Point, rounds: list[Round]) -> Tally:
+def tallied(partition: Partition, point: ReducedPoint, rounds: Rounds) -> Tally:
     """Return how many rows of each bag have each label."""
-    c, n_bags = part.n_classes, len(part.design.spanning)
-    labels, tied = said(part, point, rounds)
-    inside = part.codes >= 0
-    assigned = np.bincount(part.codes[inside] * c + labels[inside], minlength=n_bags * c)
+    c, n_bags = partition.n_classes, len(partition.design.spanning)
+    labels, tied = decoded_labels(partition, point, rounds)
+    inside = partition.codes >= 0
+    assigned = np.bincount(partition.codes[inside] * c + labels[inside], minlength=n_bags * c)
     return Tally(assigned.reshape(n_bags, c), int(tied.sum()))
 
 
-def massed(part: Part, point: Point) -> OfBags:
+def bag_sums(partition: Partition, point: ReducedPoint) -> BagValues:
     """Return the sums of soft labels over bags that lie in several partitions."""
-    soft = part.projection.from_columns(part.at(point).F[part.across])
-    return OfBags(part.held, (part.groups.sum(soft),))
+    soft = partition.soft_labels(point, partition.across)
+    return BagValues(partition.held, (partition.groups.sum(soft),))

@@ -1,4 +1,4 @@
-"""Rows tied to anchors on all partitions, and what their bags are: what a run begins with."""
+"""The rows of all partitions, tied to anchors, and their bags: what a run begins with."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from apportion._dask.anchors import Census, census, tie
 from apportion._dask.cluster import Cluster
-from apportion._dask.part import Design, Part
-from apportion._dask.spanning import SpanningBags
+from apportion._dask.partition import Design, Partition
 from apportion._utils.memory import refuse_if_too_large
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray
@@ -24,7 +23,7 @@ _TYING = "tying rows"
 
 @dataclass(frozen=True)
 class Layout:
-    """Partitions that are ready to answer, and what they add up to.
+    """Partitions that are ready to answer, and sums over them.
 
     Attributes
     ----------
@@ -79,10 +78,10 @@ class Layout:
         return sum(self.lengths)
 
     @property
-    def across(self) -> SpanningBags:
-        """The bags that lie in several partitions."""
+    def spanning(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Lower and upper masses and sizes of the bags that lie in several partitions."""
         some = self.several
-        return SpanningBags(self.lower[some], self.upper[some], self.sizes[some])
+        return self.lower[some], self.upper[some], self.sizes[some]
 
     @property
     def holders(self) -> list[Any]:
@@ -102,7 +101,7 @@ def lay_out(
     anchors: FloatArray,
     n_nearest: int,
 ) -> Layout:
-    """Return the rows of all partitions, tied to the anchors; rows are read for that, and let go.
+    """Tie the rows of all partitions to the anchors; rows are read for that and not kept.
 
     Parameters
     ----------
@@ -126,7 +125,7 @@ def lay_out(
     total: Census = cluster.total(counted)
     used, position = total.anchors.used_anchors()
     of_anchors = total.anchors.of(used)
-    lower, upper = _masses(totals, total.sizes)
+    lower, upper = _bag_masses(totals, total.sizes)
     overall = overall_shares(lower, upper, total.sizes)
     shares = shares_near(overall, lower, upper, total.sizes)
     several = total.partitions > 1
@@ -140,10 +139,10 @@ def lay_out(
         spanning=np.where(several, np.cumsum(several) - 1, -1),
     )
     sent = cluster.send(design)
-    parts = [cluster.on_one(Part, one, sent, number) for number, one in enumerate(tied)]
-    extents = cluster.gather(cluster.on_each(_extent, parts))
+    parts = [cluster.on_one(Partition, rows, sent, number) for number, rows in enumerate(tied)]
+    summaries = cluster.gather(cluster.on_each(_summarized, parts))
     cluster.settle(parts)
-    lengths, holds, strengths, digests = zip(*extents, strict=True)
+    lengths, holds, strengths, digests = zip(*summaries, strict=True)
     return Layout(
         parts=parts,
         lengths=lengths,
@@ -164,18 +163,18 @@ def lay_out(
     )
 
 
-def _masses(totals: Totals, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _bag_masses(totals: Totals, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the masses of all bags; of those without rows, 0."""
-    there = np.flatnonzero(sizes > 0)
-    if not there.size:
+    present = np.flatnonzero(sizes > 0)
+    if not present.size:
         raise no_row_in_a_bag()
     shape = len(sizes), len(totals.classes)
     lower, upper = np.zeros(shape), np.zeros(shape)
-    lower[there], upper[there] = masses_for(totals, there, sizes[there])
+    lower[present], upper[present] = masses_for(totals, present, sizes[present])
     return lower, upper
 
 
-class _Extent(NamedTuple):
+class _Summary(NamedTuple):
     """A partition's rows, whether some are of bags in several, and how strongly all are tied."""
 
     n_samples: int
@@ -184,5 +183,5 @@ class _Extent(NamedTuple):
     digest: int
 
 
-def _extent(part: Part) -> _Extent:
-    return _Extent(part.n_samples, len(part.held) > 0, float(part.strengths.sum()), part.digest)
+def _summarized(part: Partition) -> _Summary:
+    return _Summary(part.n_samples, len(part.held) > 0, float(part.strengths.sum()), part.digest)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apportion._dask.cluster import Cluster
-from apportion._dask.fit import Fitted
-from apportion._dask.labels import Round, said
-from apportion._dask.part import Part, Point
+from apportion._dask.fit import DaskFit
+from apportion._dask.labels import DecodingRound, decoded_labels
+from apportion._dask.partition import Partition, ReducedPoint
 from apportion._dask.partitions import Partitions
 from apportion._dask.warn import WEAK
 from apportion._io.atomic_write import (
@@ -76,24 +76,26 @@ def refuse_output(
     require_folder_writable(folder)
 
 
-def soft_labels(part: Part, point: Point) -> FloatArray:
+def soft_labels(part: Partition, point: ReducedPoint) -> FloatArray:
     """Return the soft labels of a partition, in the order in which its rows were read."""
-    return part.back(part.projection.from_columns(part.at(point).F))
+    return part.as_read(part.soft_labels(point))
 
 
-def named_labels(part: Part, point: Point, rounds: list[Round], classes: AnyArray) -> AnyArray:
+def named_labels(
+    part: Partition, point: ReducedPoint, rounds: list[DecodingRound], classes: AnyArray
+) -> AnyArray:
     """Return the labels of a partition, in the order in which its rows were read."""
-    return np.asarray(classes[part.back(said(part, point, rounds).labels)])
+    return np.asarray(classes[part.as_read(decoded_labels(part, point, rounds).labels)])
 
 
-def tied_rows(part: Part, point: Point, rounds: list[Round]) -> BoolArray:
+def tied_rows(part: Partition, point: ReducedPoint, rounds: list[DecodingRound]) -> BoolArray:
     """Return the rows of a partition whose label only a tie-break decided."""
-    return np.asarray(part.back(said(part, point, rounds).tied))
+    return np.asarray(part.as_read(decoded_labels(part, point, rounds).tied))
 
 
-def bag_codes(part: Part, used: BoolArray) -> IntArray:
+def bag_codes(part: Partition, used: BoolArray) -> IntArray:
     """Return the bags of a partition's rows, as positions among the bags that have rows."""
-    return np.asarray(part.back(np.append(np.cumsum(used) - 1, -1)[part.codes]))
+    return np.asarray(part.as_read(np.append(np.cumsum(used) - 1, -1)[part.codes]))
 
 
 class LabelTable(NamedTuple):
@@ -119,9 +121,9 @@ class LabelTable(NamedTuple):
 
 
 def write_part(
-    part: Part,
-    point: Point,
-    rounds: list[Round],
+    part: Partition,
+    point: ReducedPoint,
+    rounds: list[DecodingRound],
     table: LabelTable,
     source: str | None,
     file: str,
@@ -135,14 +137,14 @@ def write_part(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    labels, tied = said(part, point, rounds)
+    labels, tied = decoded_labels(part, point, rounds)
     reasons = {
         "tie": tied,
         "isolated": part.strengths <= table.weakest,
         "unbagged": part.codes < 0,
         "outside-interval": table.outside[part.codes, labels],
     }
-    labels, codes = part.back(labels), part.back(joined_codes(reasons))
+    labels, codes = part.as_read(labels), part.as_read(joined_codes(reasons))
     masses = soft_labels(part, point)
     confidence = masses[np.arange(len(masses)), labels]
     kept = pq.read_table(source, columns=list(table.keep)) if source and table.keep else None
@@ -158,7 +160,7 @@ def write_part(
 
 def write_labels(
     cluster: Cluster,
-    fitted: Fitted,
+    fitted: DaskFit,
     source: Partitions,
     folder: Path,
     keep: Sequence[str],

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from apportion._core.descent import Status, constants_cancel, no_room
+from apportion._core.descent import Status
+from apportion._core.uniqueness import constants_cancel, no_room
 from apportion._core.warn import (
     CLUSTER,
     warn_of_design,
@@ -19,7 +20,7 @@ from apportion._core.warn import (
 )
 from apportion._dask.cluster import Cluster
 from apportion._dask.layout import Layout
-from apportion._dask.part import Part, Point
+from apportion._dask.partition import Partition, ReducedPoint
 from apportion._utils.groups import Groups
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.exceptions import counted
@@ -59,7 +60,7 @@ class Connected(NamedTuple):
     reach: Reach
 
 
-def reach(part: Part, component: IntArray, n_components: int, floor: float) -> Reach:
+def reach(part: Partition, component: IntArray, n_components: int, floor: float) -> Reach:
     """Return the rows of a partition by connected component."""
     strengths, codes, n_bags = part.strengths, part.codes, len(part.design.spanning)
     cells = codes * n_components + part.components(component)
@@ -152,9 +153,9 @@ class Room(NamedTuple):
     sums: FloatArray
 
 
-def room(part: Part, component: IntArray, n_components: int, point: Point) -> Room:
+def room(part: Partition, component: IntArray, n_components: int, point: ReducedPoint) -> Room:
     """Return how far the soft labels of a partition can be shifted."""
-    soft = part.projection.from_columns(part.at(point).F)
+    soft = part.soft_labels(point)
     n_bags = len(part.design.spanning)
     return Room(
         Groups(part.components(component), n_components).least(soft),

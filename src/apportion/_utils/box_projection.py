@@ -42,10 +42,10 @@ def shift_into_box(
         multipliers = _bracketed_newton(f, 1.0 / weights, low, high, groups, target, scale, guess)
         return np.clip(f + groups.spread(multipliers) / weights, low, high), multipliers
     rows, active = groups.only(wrong)
-    part = f[rows], 1.0 / weights[rows], _part(low, rows), _part(high, rows)
-    found = _bracketed_newton(*part, active, target[wrong], scale[wrong], guess[wrong])
-    multipliers[wrong] = found
-    free[rows] = np.clip(part[0] + active.spread(found) * part[1], *part[2:])
+    box = f[rows], 1.0 / weights[rows], _bounds(low, rows), _bounds(high, rows)
+    lam = _bracketed_newton(*box, active, target[wrong], scale[wrong], guess[wrong])
+    multipliers[wrong] = lam
+    free[rows] = np.clip(box[0] + active.spread(lam) * box[1], *box[2:])
     return free, multipliers
 
 
@@ -54,7 +54,7 @@ def _sums_of(bound: FloatArray | float, groups: Groups) -> FloatArray:
     return bound * groups.sizes if isinstance(bound, float) else groups.sum(bound)
 
 
-def _part(bound: FloatArray | float, rows: IntArray) -> FloatArray | float:
+def _bounds(bound: FloatArray | float, rows: IntArray) -> FloatArray | float:
     """Return the bounds of some rows; one bound for all stays."""
     return bound if isinstance(bound, float) else bound[rows]
 
@@ -79,14 +79,19 @@ def _bracketed_newton(
     scale: FloatArray,
     guess: FloatArray,
 ) -> FloatArray:
-    """Solve Σ clip(f + λ give, low, high) = target for every group, from a guess."""
+    """Solve Σ clip(f + λ give, low, high) = target for every group, from a guess.
+
+    The sum is a piecewise linear, nondecreasing function of λ. Newton's step ends the search within
+    the right piece; outside of the bracket, or when it does not halve the excess, the bracket is
+    halved instead (Press et al., Numerical Recipes, 9.4).
+    """
     left = groups.least((low - f) / give)
     right = groups.greatest((high - f) / give)
     answer = np.clip(guess, left, right)
-    # Newton's steps do not reach the ends, where every row is at a bound; there nothing is sought.
+    # Newton's steps do not reach the ends, where every row is at a bound; these are known.
     answer = np.where(target - _sums_of(low, groups) <= scale, left, answer)
     answer = np.where(_sums_of(high, groups) - target <= scale, right, answer)
-    place = np.arange(groups.n_groups)
+    pending = np.arange(groups.n_groups)
     lam, last = answer.copy(), np.full(groups.n_groups, np.inf)
     for _ in range(200):
         moved = lam[groups.codes]
@@ -96,7 +101,7 @@ def _bracketed_newton(
         excess = groups.sum(np.clip(moved, low, high, out=moved)) - target
         slope = groups.sum(np.multiply(give, inside, out=moved))
         done = (np.abs(excess) <= scale) | (right - left <= 0)
-        answer[place[done]] = lam[done]
+        answer[pending[done]] = lam[done]
         if done.all():
             break
         left = np.where(excess < 0, np.maximum(left, lam), left)
@@ -112,10 +117,10 @@ def _bracketed_newton(
         left = np.where(stuck & ~done, right, left)
         if done.sum() > len(done) // 2:
             rows, groups = groups.only(~done)
-            f, give, low, high = f[rows], give[rows], _part(low, rows), _part(high, rows)
+            f, give, low, high = f[rows], give[rows], _bounds(low, rows), _bounds(high, rows)
             keep = ~done
-            place, lam, last = place[keep], lam[keep], last[keep]
+            pending, lam, last = pending[keep], lam[keep], last[keep]
             left, right, target, scale = left[keep], right[keep], target[keep], scale[keep]
     else:
-        answer[place] = lam
+        answer[pending] = lam
     return answer

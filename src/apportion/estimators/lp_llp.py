@@ -10,8 +10,10 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from apportion._core.decode import Decoding, Quotas
-from apportion._core.descent import Settings, Solution, solve, unsupervised_rows
+from apportion._core.descent import Settings, Solution
 from apportion._core.refine import clearly_smoother, refine
+from apportion._core.solve import solve
+from apportion._core.uniqueness import unsupervised_rows
 from apportion._core.warn import warn_of_graph, warn_of_solution, warn_of_unsupervised_rows
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import BOOL, integer, one_of, real

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from apportion._core.decode import Decoding
-from apportion._core.descent import unsupervised_rows
+from apportion._core.uniqueness import unsupervised_rows
 from apportion._io.identifiers import is_missing
 from apportion._io.label_table import joined_codes as joined_codes
 from apportion._utils.progress import several_runs
