@@ -152,8 +152,12 @@ class DescentEvaluator(Protocol[Point, Extrapolated]):
 class QuotaEvaluator(Protocol):
     """Rows of some bags that choose their best class at prices."""
 
-    def counts(self, prices: IntArray) -> IntArray:
-        """Return how many rows of each bag take each class when prices are added to scores."""
+    def counts(self, prices: IntArray) -> tuple[IntArray, IntArray]:
+        """Return prices, and how many rows of each bag take each class when these are added.
+
+        They are the prices given. Where counts are a by-product of `softmax`, they may be others
+        that were evaluated before and whose counts are nearer to the quotas.
+        """
 
     def softmax(self, temperature: float) -> DualEvaluator:
         """Return the dual of the softmax of scores at a temperature."""

@@ -8,7 +8,7 @@ from apportion._core.dual import meet_totals
 from apportion._core.evaluator import QuotaEvaluator
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 
-_WARMEST, _COLDEST, _COOLING = 0.25, 1e-8, 4.0
+_WARMEST, _COLDEST, _COOLING = 0.25, 2e-9, 4.0
 """The temperatures: from where softmax hardly tells soft labels apart to where it is the best class
 of all but tied rows, and the factor between two of them."""
 
@@ -59,8 +59,8 @@ def search_prices(
         How many rows each class has above its quota at these prices.
     """
     c = quotas.shape[1]
-    prices = first.astype(np.int64)
-    surplus = evaluator.counts(prices) - quotas
+    prices, counts = evaluator.counts(first.astype(np.int64))
+    surplus = counts - quotas
     far: BoolArray = np.abs(surplus).sum(axis=1) > _FAR * c
     if not far.any() or _candidates(surplus) <= few_rows:
         return prices, surplus
@@ -81,8 +81,8 @@ def search_prices(
             tol=_SOFTMAX_TOLERANCE,
             max_iter=_SOFTMAX_STEPS,
         )
-        trial = np.rint(multipliers * temperature / grain).astype(np.int64)
-        off = inner.counts(trial) - wanted
+        trial, counts = inner.counts(np.rint(multipliers * temperature / grain).astype(np.int64))
+        off = counts - wanted
         better = np.abs(off).sum(axis=1) < np.abs(surplus[far]).sum(axis=1)
         bags = np.flatnonzero(far)[better]
         prices[bags], surplus[bags] = trial[better], off[better]

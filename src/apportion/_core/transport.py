@@ -149,9 +149,9 @@ class _Kinds:
         shares[np.arange(len(shares)), best] = self.sizes
         return shares
 
-    def counts(self, prices: IntArray) -> IntArray:
-        """Return how many rows of each group take each class at prices."""
-        return self.summed(self.at(prices))
+    def counts(self, prices: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the prices, and how many rows of each group take each class at them."""
+        return prices, self.summed(self.at(prices))
 
     def softmax(self, temperature: float) -> RowDual:
         """Return the dual of the softmax of scores."""

@@ -9,7 +9,6 @@ driver looks at no more rows of each pair of classes than have to be moved.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
@@ -170,42 +169,57 @@ def priced_counts(
     return BagValues(held, (counts, *sums))
 
 
-@dataclass(frozen=True)
 class PartitionQuotas:
-    """Rows on partitions that choose their best class at prices: see `QuotaEvaluator`."""
+    """Rows on partitions that choose their best class at prices: see `QuotaEvaluator`.
 
-    request: Request
-    bags: IntArray
-    shape: tuple[int, ...]
-    _last: dict[bytes, IntArray] = field(default_factory=dict)
+    Every request counts, so that the prices nearest to the quotas are kept bag by bag.
 
-    def counts(self, prices: IntArray) -> IntArray:
-        """Return how many rows take each class; those of the last request are known."""
-        if prices.tobytes() not in self._last:
-            self._asked(prices)
-        return self._last[prices.tobytes()]
+    Parameters
+    ----------
+    request : callable
+        See `QuotaSolver`.
+    quotas : ndarray of int, of shape (n_spanning, n_classes)
+        How many rows of each bag get each class.
+    bags : ndarray of shape (n_some,)
+        The bags that are evaluated.
+    """
+
+    def __init__(self, request: Request, quotas: IntArray, bags: IntArray) -> None:
+        self._request, self._quotas, self._bags = request, quotas, bags
+        self._last: IntArray | None = None
+        self._prices = np.zeros((len(bags), quotas.shape[1]), dtype=np.int64)
+        self._counts = np.full(self._prices.shape, np.iinfo(np.int64).max // 4)
+
+    def counts(self, prices: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the prices that were nearest to the quotas so far, and their counts."""
+        if self._last is None or not np.array_equal(self._last, prices):
+            self._evaluate(prices)
+        return self._prices.copy(), self._counts.copy()
 
     def softmax(self, temperature: float) -> PartitionDual:
         """Return the dual of the softmax of scores."""
 
         def request(multipliers: FloatArray) -> DualSums:
             prices = np.rint(multipliers * temperature / GRAIN).astype(np.int64)
-            return DualSums(*self._asked(prices, multipliers, temperature))
+            return DualSums(*self._evaluate(prices, multipliers, temperature))
 
-        return PartitionDual(request, np.zeros((len(self.bags), self.shape[1])))
+        return PartitionDual(request, np.zeros(self._prices.shape))
 
     def only(self, keep: BoolArray) -> PartitionQuotas:
         """Return the same for some bags."""
-        return replace(self, bags=self.bags[keep], _last={})
+        return PartitionQuotas(self._request, self._quotas, self._bags[keep])
 
-    def _asked(
+    def _evaluate(
         self, prices: IntArray, multipliers: FloatArray | None = None, temperature: float = 0.0
     ) -> list[AnyArray]:
-        """Return what partitions answer to prices beside counts, which are kept."""
-        total = self.request(priced_counts, self.bags, prices, multipliers, temperature)
-        counts, *sums = (values[self.bags] for values in total.of_all(self.shape[0]))
-        self._last.clear()
-        self._last[prices.tobytes()] = np.rint(counts).astype(np.int64)
+        """Return sums of softmax at multipliers; keep counts at prices where they are nearer."""
+        total = self._request(priced_counts, self._bags, prices, multipliers, temperature)
+        counts, *sums = (values[self._bags] for values in total.of_all(len(self._quotas)))
+        wanted, counts = self._quotas[self._bags], np.rint(counts).astype(np.int64)
+        off, least_off = (np.abs(n - wanted).sum(axis=1) for n in (counts, self._counts))
+        nearer = off < least_off
+        self._prices[nearer], self._counts[nearer] = prices[nearer], counts[nearer]
+        self._last = prices
         return sums
 
 
@@ -350,7 +364,7 @@ class QuotaSolver:
 
         The prices of the round before are tried first.
         """
-        rows = PartitionQuotas(request, np.arange(len(self._quotas)), self._quotas.shape)
+        rows = PartitionQuotas(request, self._quotas, np.arange(len(self._quotas)))
         self._prices, surplus = search_prices(rows, self._quotas, self._prices, GRAIN, _FEW_ROWS)
         moves = np.maximum(surplus, 0).sum(axis=1)
         cut = Prices(self._prices)
