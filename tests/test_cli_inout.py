@@ -236,7 +236,7 @@ def test_participants_that_look_like_formulas_are_matched_as_we_write_them():
 def test_given_tables_of_all_forms_and_columns_go_together(rows):
     write("rows.csv", table(**rows, known=["tv", *[""] * 17]))
     cells = [["id", "label"], ["wed0", "tv"]]
-    write("a.csv.gz", gzip.compress(b"id,label\nwed0,tv\n"))
+    write("a.csv.gz", gzip.compress(b"id,label\nwed0,tv\n", mtime=0))
     pq.write_table(pa.table({"id": ["wed0"], "label": ["tv"]}), "b.parquet")
     spreadsheet("c.xlsx", cells)
     for name in ("a.csv.gz", "b.parquet", "c.xlsx"):
@@ -395,25 +395,25 @@ def test_a_report_of_a_file_judges_uncertain_rows_as_the_report_of_the_run_does(
 def test_compressed_text_is_read_like_text():
     expected = labels("windows.csv", *BY_DIARY)
     for name in ("windows.csv", "diary.csv", "totals.csv", "rows.csv"):
-        write(f"{name}.gz", gzip.compress(Path(name).read_bytes()))
+        write(f"{name}.gz", gzip.compress(Path(name).read_bytes(), mtime=0))
     assert labels("windows.csv.gz", "--diary", "diary.csv.gz") == expected
     expected = labels("rows.csv", *KNOWN)
     assert labels("rows.csv.gz", "--bags", "day", "--proportions", "totals.csv.gz") == expected
-    write("wide.csv.gz", gzip.compress(Path("rows.csv").read_text().encode("utf-16")))
+    write("wide.csv.gz", gzip.compress(Path("rows.csv").read_text().encode("utf-16"), mtime=0))
     assert labels("wide.csv.gz", *KNOWN) == expected
-    write("broken.csv.gz", gzip.compress(b"id,day,x\nmon0,mon,1\nmon1,mon\n"))
+    write("broken.csv.gz", gzip.compress(b"id,day,x\nmon0,mon,1\nmon1,mon\n", mtime=0))
     refused("label", "broken.csv.gz", *KNOWN, says="broken.csv.gz, line 3: found 2 cells")
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (gzip.compress(b"id,day\n" * 999)[:-20], "no whole gzip file"),
-        (gzip.compress(b"id,day\n" * 999)[:20] + b"\xff" * 30, "no whole gzip file"),
+        (gzip.compress(b"id,day\n" * 999, mtime=0)[:-20], "no whole gzip file"),
+        (gzip.compress(b"id,day\n" * 999, mtime=0)[:20] + b"\xff" * 30, "no whole gzip file"),
         (b"id,day,x\n", "no whole gzip file"),
-        (gzip.compress(b""), "an empty file"),
+        (gzip.compress(b"", mtime=0), "an empty file"),
         (b"", "an empty file"),
-        (gzip.compress(gzip.compress(b"id,day\n")), "a compressed file"),
+        (gzip.compress(gzip.compress(b"id,day\n", mtime=0), mtime=0), "a compressed file"),
     ],
 )
 def test_damaged_compressed_text(content, says):
@@ -423,7 +423,7 @@ def test_damaged_compressed_text(content, says):
 
 
 def test_compressed_text_by_another_name():
-    write("rows.csv", gzip.compress(Path("rows.csv").read_bytes()))
+    write("rows.csv", gzip.compress(Path("rows.csv").read_bytes(), mtime=0))
     refused("label", "rows.csv", *KNOWN, says="call it .csv.gz")
 
 
