@@ -2,13 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-report benchmark-diaries benchmark-startup picture screenshots demo-cluster benchmark-cluster clean
+.PHONY: demo test test-quick check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-report benchmark-diaries benchmark-startup picture screenshots demo-cluster benchmark-cluster clean
 
 demo: .venv/runtime
 	$(BIN)/apportion demo --force
 
 test: .venv/dev
 	$(BIN)/python -m pytest -n 2
+
+# The inner loop: what can be tested in less than a minute.
+test-quick: .venv/dev
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 -q -m "not slow"
 
 # The tests of the report look at it in a browser that is installed; they skip where there is none.
 browser:

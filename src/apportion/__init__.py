@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         SupervisionError,
     )
     from apportion.graphs import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
+    from apportion.labeling import label_table
     from apportion.report import write_report
     from apportion.supervision.diagnosis import Diagnosis, diagnose
     from apportion.supervision.totals import Totals
@@ -68,6 +69,7 @@ __all__ = [
     "WeightedKNN",
     "__version__",
     "diagnose",
+    "label_table",
     "read_rows",
     "write_report",
 ]
@@ -82,6 +84,7 @@ _DEFINED_IN = {
     "exceptions": "AmbiguousTotalsWarning BagDesignWarning DiaryError DuplicateRowsWarning "
     "FileError InputError IsolatedRowsWarning MissedNeighborsWarning OutputError SavedModelError "
     "SupervisionError",
+    "labeling": "label_table",
     "graphs": "AnchorGraph KNNGraph PrecomputedGraph RBFGraph",
     "_io.parquet": "read_rows",
     "report": "write_report",

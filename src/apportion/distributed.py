@@ -35,6 +35,8 @@ from apportion.graphs._neighbors import FlatSearch
 from apportion.graphs.anchor import usual_scales
 from apportion.supervision.totals import Totals, as_totals
 
+__all__ = ["LPLLP"]
+
 _log = logging.getLogger("apportion")
 
 

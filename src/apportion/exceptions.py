@@ -10,6 +10,23 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+__all__ = [
+    "Advice",
+    "AmbiguousTotalsWarning",
+    "BagDesignWarning",
+    "ClusterError",
+    "DiaryError",
+    "DuplicateRowsWarning",
+    "FileError",
+    "GivenLabelError",
+    "InputError",
+    "IsolatedRowsWarning",
+    "MissedNeighborsWarning",
+    "OutputError",
+    "SavedModelError",
+    "SupervisionError",
+]
+
 
 class Names(dict[str, str]):
     """What the parameters of the library are called where a message is read.

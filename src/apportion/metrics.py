@@ -14,6 +14,14 @@ from apportion._utils.typing import AnyArray, FloatArray
 from apportion.graphs import Graph
 from apportion.supervision.bags import Bags, match_bags
 
+__all__ = [
+    "bag_majority",
+    "bag_proportion_error",
+    "constraint_residual",
+    "proportion_deviance",
+    "smoothness",
+]
+
 
 def bag_proportion_error(labels: Any, bags: Any, proportions: Any) -> float:
     """Return the mean over bags of how far the labels' shares are from the given ones.

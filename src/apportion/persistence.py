@@ -35,6 +35,8 @@ from apportion.exceptions import SavedModelError, hint, name_some
 from apportion.graphs import AnchorGraph, Graph, KNNGraph, RBFGraph
 from apportion.supervision.totals import sorted_classes
 
+__all__ = ["SavedModel", "contains_rows", "load_model", "save_model"]
+
 FORMAT = "apportion model"
 VERSION = 1
 
