@@ -162,7 +162,8 @@ class MarginClassifier(KernelClassifier):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             One value per class; for two classes a single one, positive for `classes_[1]`.
         """
-        f = self.expansion_(self._checked_new_rows(X))
+        X = self._checked_new_rows(X)
+        f = self.expansion_(X)
         return f if f.shape[1] > 1 else f.sum(axis=1)
 
     def _soft_labels(self, X: Any) -> FloatArray:
