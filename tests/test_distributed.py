@@ -1141,15 +1141,15 @@ def relabeled(codes):
     return local, len(held)
 
 
-def as_parts(codes, hashes, grains, where, n_parts):
+def as_parts(codes, hashes, scores, where, n_parts):
     """Return partitions whose rows have been scored, and which rows are in each, in its order."""
-    c = grains.shape[1]
+    c = scores.shape[1]
     parts, rows = [], []
     for number in range(n_parts):
         mine = np.flatnonzero(where == number)
         mine = mine[np.lexsort([hashes[mine], codes[mine]])]
         none = np.zeros(0, dtype=np.intp)
-        scored = Scored(Decoding(none, none.astype(bool)), grains[mine])
+        scored = Scored(Decoding(none, none.astype(bool)), scores[mine])
         parts.append(
             SimpleNamespace(
                 key=None,
@@ -1191,9 +1191,9 @@ def test_labels_across_partitions_are_the_best_of_their_counts(
     np.add.at(quotas, (codes, labels), 1)
     hashes = rng.integers(2**64, size=n, dtype=np.uint64)
     hashes = hashes // np.uint64(2**61) if alike else hashes
-    grains = np.rint(F / 1e-9).astype(np.int64)
+    scores = np.rint(F / 1e-9).astype(np.int64)
     where = rng.integers(n_parts, size=n)
-    parts, rows = as_parts(codes, hashes, grains, where, n_parts)
+    parts, rows = as_parts(codes, hashes, scores, where, n_parts)
     cut = QuotaSolver(quotas)(asking_of_scores(AtOnce(), parts))
     ours, tied = np.empty(n, dtype=np.intp), np.empty(n, dtype=bool)
     for mine, part in zip(rows, parts, strict=True):
@@ -1211,7 +1211,7 @@ def test_labels_across_partitions_are_the_best_of_their_counts(
     np.add.at(counts, (codes, ours), 1)
     np.testing.assert_array_equal(counts, quotas)
     every = np.arange(n)
-    ours_worth, theirs_worth = grains[every, ours].sum(), grains[every, theirs.labels].sum()
+    ours_worth, theirs_worth = scores[every, ours].sum(), scores[every, theirs.labels].sum()
     if c == 2:  # one machine looks at the second class alone, whose rounding is its own
         assert ours_worth == pytest.approx(theirs_worth, abs=n)
     else:
@@ -1228,11 +1228,11 @@ def test_many_bags_are_cut_a_few_bits_at_a_time():
     rng = np.random.default_rng(0)
     n, n_bags = 12_000, 3_000
     codes = np.sort(np.concatenate([np.arange(n_bags), rng.integers(n_bags, size=n - n_bags)]))
-    grains = rng.integers(2**30, size=(n, 2))
+    scores = rng.integers(2**30, size=(n, 2))
     where = rng.integers(4, size=n)
     take = rng.integers(np.bincount(codes) + 1)
     quotas = np.column_stack([np.bincount(codes) - take, take])
-    parts, rows = as_parts(codes, rng.permutation(n).astype(np.uint64), grains, where, 4)
+    parts, rows = as_parts(codes, rng.permutation(n).astype(np.uint64), scores, where, 4)
     client = AtOnce()
     cut = QuotaSolver(quotas)(asking_of_scores(client, parts))
     assert max(one.values[0].size for one in client.back) <= n_bags * 16
@@ -1240,7 +1240,7 @@ def test_many_bags_are_cut_a_few_bits_at_a_time():
     for mine, part in zip(rows, parts, strict=True):
         second[mine] = decoded_labels(part, None, [DecodingRound(None, cut)]).labels == 1
     np.testing.assert_array_equal(np.bincount(codes[second], minlength=n_bags), take)
-    score = grains[:, 1]
+    score = scores[:, 1]
     for bag in range(n_bags):
         mine = codes == bag
         assert score[mine & second].min(initial=2**40) > score[mine & ~second].max(initial=-1)

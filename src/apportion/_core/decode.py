@@ -15,11 +15,11 @@ from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.exceptions import InputError, name_some
 from apportion.supervision.bags import Bags
 
-GRAIN = 1e-9
+SCORE_UNIT = 1e-9
 """Soft labels closer than this are tied: differences below it are rounding, not evidence."""
 
 _LARGEST_SCORE = 1e8
-"""Scores below this are exact in grains, and so are sums and differences of a few of them."""
+"""Scores below this are exact as integers, and so are sums and differences of a few of them."""
 
 _MOST_ROWS = 2**52
 """Counts below this are exact as floating-point numbers, also after 1 is added."""
@@ -37,7 +37,7 @@ def threshold(F: FloatArray, bags: Bags | None = None) -> Decoding:
 
     For two classes this is the paper's sgn(f - 0.5). Bag counts are not kept.
     """
-    scores = grains(F)
+    scores = integer_scores(F)
     labels = np.argmax(scores, axis=1)
     best = np.take_along_axis(scores, labels[:, None], axis=1)
     tied = (scores == best).sum(axis=1) > 1
@@ -90,9 +90,9 @@ class Quotas:
         def decode(block: GroupBlock) -> None:
             rows, groups, span = block
             labels[rows], tied[rows] = (
-                _take_top(grains(F[rows, 1]), groups, quotas[span, 1])
+                _take_top(integer_scores(F[rows, 1]), groups, quotas[span, 1])
                 if F.shape[1] == 2
-                else transport(grains(F[rows]), groups, quotas[span], GRAIN)
+                else transport(integer_scores(F[rows]), groups, quotas[span], SCORE_UNIT)
             )
 
         in_threads(decode, self._blocks)
@@ -120,7 +120,7 @@ def round_to_counts(
            [0, 1, 2]])
     """
     least, most = _whole_bounds(sizes, lower, upper)
-    counts = np.clip(np.floor(masses + GRAIN), least, most)
+    counts = np.clip(np.floor(masses + SCORE_UNIT), least, most)
     # A count of NaN, or one so large that adding 1 changes nothing, would never be right.
     wrong = ~(np.maximum(np.abs(counts).sum(axis=1), sizes) < _MOST_ROWS)
     if wrong.any():
@@ -133,7 +133,7 @@ def round_to_counts(
         )
     rows = np.arange(len(masses))
     while (missing := np.rint(sizes - counts.sum(axis=1))).any():
-        behind = np.rint((masses - counts) / GRAIN)
+        behind = np.rint((masses - counts) / SCORE_UNIT)
         up = np.argmax(np.where(counts < most, behind, -np.inf), axis=1)
         down = np.argmin(np.where(counts > least, behind, np.inf), axis=1)
         counts[rows, np.where(missing > 0, up, down)] += np.sign(missing)
@@ -144,8 +144,8 @@ def _whole_bounds(
     sizes: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the whole numbers within the bounds; just outside where there are none."""
-    least, most = np.ceil(lower - GRAIN), np.floor(upper + GRAIN)
-    outside_least, outside_most = np.floor(lower + GRAIN), np.ceil(upper - GRAIN)
+    least, most = np.ceil(lower - SCORE_UNIT), np.floor(upper + SCORE_UNIT)
+    outside_least, outside_most = np.floor(lower + SCORE_UNIT), np.ceil(upper - SCORE_UNIT)
     none = least > most
     least, most = np.where(none, outside_least, least), np.where(none, outside_most, most)
     stuck = (least.sum(axis=1) > sizes) | (most.sum(axis=1) < sizes)
@@ -166,8 +166,8 @@ def bag_counts(F: FloatArray, bags: Bags) -> IntArray:
     return round_to_counts(masses, sizes, lower, upper)
 
 
-def grains(F: FloatArray) -> IntArray:
-    """Return scores in whole grains; raise where they are NaN, or too large for that."""
+def integer_scores(F: FloatArray) -> IntArray:
+    """Return scores in units of `SCORE_UNIT`; raise if they are NaN or too large for that."""
     largest = largest_size(F)
     if not largest < _LARGEST_SCORE:
         raise InputError(
@@ -176,7 +176,7 @@ def grains(F: FloatArray) -> IntArray:
             "finite numbers near 0 and 1",
             "look for features or weights that are far too large, and rescale them",
         )
-    return np.rint(F / GRAIN).astype(np.int64)
+    return np.rint(F / SCORE_UNIT).astype(np.int64)
 
 
 def _take_top(scores: IntArray, groups: Groups, counts: IntArray) -> tuple[IntArray, BoolArray]:

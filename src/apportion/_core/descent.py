@@ -2,8 +2,8 @@
 
 `F ← Π_C(P F)` is projected gradient descent with step 1 on the convex energy
 `e(F) = ½⟨F, (I - P)F⟩_M` over the soft labels C that keep every bag's masses. `descend` takes
-steps of length 1/L with momentum. Where soft labels are, and how a step is evaluated, is the
-matter of a `DescentEvaluator`.
+steps of length 1/L with momentum. A `DescentEvaluator` knows where
+soft labels are and how a step is evaluated.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ receive the same small NumPy arrays.
 |---|---|---|
 | `DualEvaluator`, `DualPoint` | `dual.meet_totals` | the dual of the projection onto totals |
 | `DescentEvaluator` | `descent.descend` | a projected gradient step |
-| `QuotaEvaluator` | `quota.search_prices` | softmax sums and counts at prices |
+| `QuotaEvaluator` | `quota_prices.search_prices` | softmax sums and counts at prices |
 | `LabelEvaluator` | `refine.raise_agreement` | agreement of labels with neighbors |
 """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from apportion._core.decode import GRAIN, Decoding, Quotas, bag_counts
+from apportion._core.decode import SCORE_UNIT, Decoding, Quotas, bag_counts
 from apportion._core.evaluator import LabelEvaluator, Labels, Means
 from apportion._utils.progress import report_progress
 from apportion._utils.threads import blockwise
@@ -133,7 +133,7 @@ def _ranks_beyond_rounding(values: FloatArray) -> FloatArray:
     that are left depend on the order of the rows.
     """
     order = np.argsort(values)
-    apart = np.diff(values[order], prepend=-np.inf) > GRAIN * np.abs(values).max()
+    apart = np.diff(values[order], prepend=-np.inf) > SCORE_UNIT * np.abs(values).max()
     levels = np.empty(len(values))
     levels[order] = np.cumsum(apart)
     return rankdata(levels)

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from apportion._core.dual import RowDual, SoftmaxResponse
-from apportion._core.quota import search_prices
+from apportion._core.quota_prices import search_prices
 from apportion._utils.groups import Groups
 from apportion._utils.hashing import scramble
 from apportion._utils.typing import BoolArray, IntArray

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from apportion._core.decode import Decoding, bag_counts, grains
+from apportion._core.decode import Decoding, bag_counts, integer_scores
 from apportion._core.refine import with_soft_labels
 from apportion._dask.partition import Partition, ReducedPoint
 from apportion._dask.quota import Cut, divided
@@ -38,7 +38,7 @@ class Scored(NamedTuple):
     alone : Decoding
         The labels of rows whose bag lies here alone, or in no bag.
     scores : ndarray of int, of shape (n_samples across, n_classes)
-        The scores of the other rows in each class, in grains.
+        The scores of the other rows in each class, as integers.
     """
 
     alone: Decoding
@@ -87,7 +87,9 @@ def scored(
             scores = blockwise(with_soft_labels, _of_classes(partition, means), soft)
         alone = partition.alone
         counts = partition.remembered("counts", 0, lambda: bag_counts(soft[alone], partition.bags))
-        return Scored(partition.quotas(scores[alone], counts), grains(scores[partition.across]))
+        return Scored(
+            partition.quotas(scores[alone], counts), integer_scores(scores[partition.across])
+        )
 
     return partition.remembered("scored", len(rounds), score)
 

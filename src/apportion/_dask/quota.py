@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from apportion._core.decode import GRAIN, Decoding
+from apportion._core.decode import SCORE_UNIT, Decoding
 from apportion._core.dual import RowDual, SoftmaxResponse
 from apportion._core.evaluator import DualSums
-from apportion._core.quota import search_prices
+from apportion._core.quota_prices import search_prices
 from apportion._core.transport import NEVER, cheapest_to_move, exchanged, least_losses
 from apportion._dask.evaluator import PartitionDual
 from apportion._dask.partition import Partition
@@ -28,7 +28,7 @@ Request = Callable[..., Any]
 """Joins `work(partition, scores, *question)` of all partitions: see `QuotaSolver`."""
 
 _SCORE_BITS, _HASH_BITS = 31, 64
-"""Bits of a score in grains, from 0 to 2, and of a hash or a row's position."""
+"""Bits of a score in integer_scores, from 0 to 2, and of a hash or a row's position."""
 
 _MOST_CELLS = 2**15
 _LEAST_BITS, _MOST_BITS = 4, 11
@@ -164,7 +164,7 @@ def priced_counts(
     counts = groups.sum(np.eye(partition.n_classes)[best])
     if multipliers is None:
         return BagValues(held, (counts,))
-    respond = SoftmaxResponse(scores * GRAIN / temperature, np.ones(len(rows)))
+    respond = SoftmaxResponse(scores * SCORE_UNIT / temperature, np.ones(len(rows)))
     sums = dual_sums(RowDual(respond, groups).at(multipliers[which]))
     return BagValues(held, (counts, *sums))
 
@@ -200,7 +200,7 @@ class PartitionQuotas:
         """Return the dual of the softmax of scores."""
 
         def request(multipliers: FloatArray) -> DualSums:
-            prices = np.rint(multipliers * temperature / GRAIN).astype(np.int64)
+            prices = np.rint(multipliers * temperature / SCORE_UNIT).astype(np.int64)
             return DualSums(*self._evaluate(prices, multipliers, temperature))
 
         return PartitionDual(request, np.zeros(self._prices.shape))
@@ -250,7 +250,7 @@ def _cheapest_rows(rows: Candidates, most: IntArray) -> BoolArray:
 def move_losses(partition: Partition, scores: IntArray, cut: Prices) -> BagValues:
     """Return the least that a row of each bag loses by a move from one class to another."""
     labels, held = _at_prices(partition, scores, cut).labels, partition.held
-    losses = least_losses(scores, partition.groups.codes, labels, len(held), GRAIN)
+    losses = least_losses(scores, partition.groups.codes, labels, len(held), SCORE_UNIT)
     return BagValues(held, (losses,))
 
 
@@ -365,14 +365,16 @@ class QuotaSolver:
         The prices of the round before are tried first.
         """
         rows = PartitionQuotas(request, self._quotas, np.arange(len(self._quotas)))
-        self._prices, surplus = search_prices(rows, self._quotas, self._prices, GRAIN, _FEW_ROWS)
+        self._prices, surplus = search_prices(
+            rows, self._quotas, self._prices, SCORE_UNIT, _FEW_ROWS
+        )
         moves = np.maximum(surplus, 0).sum(axis=1)
         cut = Prices(self._prices)
         if moves.any():
             most = np.where(moves > 0, moves + 1, 0)
             listed = request(shortlisted, cut.prices, most, join=partial(cheapest, most=most))
             self.n_gathered += len(listed.bag)
-            after = exchanged(listed.scores, listed.bag, listed.label, surplus, GRAIN)
+            after = exchanged(listed.scores, listed.bag, listed.label, surplus, SCORE_UNIT)
             moved = listed._replace(label=after).take(after != listed.label)
             cut = cut._replace(moved=moved)
         (losses,) = request(move_losses, cut, join=least).of_all(len(moves))

@@ -71,7 +71,7 @@ def nearest_totals(
 
 def _bracketed_newton(
     f: FloatArray,
-    give: FloatArray,
+    inverse_weights: FloatArray,
     low: FloatArray | float,
     high: FloatArray | float,
     groups: Groups,
@@ -79,14 +79,14 @@ def _bracketed_newton(
     scale: FloatArray,
     guess: FloatArray,
 ) -> FloatArray:
-    """Solve Σ clip(f + λ give, low, high) = target for every group, from a guess.
+    """Solve Σ clip(f + λ inverse_weights, low, high) = target for every group, from a guess.
 
     The sum is a piecewise linear, nondecreasing function of λ. Newton's step ends the search within
     the right piece; outside of the bracket, or when it does not halve the excess, the bracket is
     halved instead (Press et al., Numerical Recipes, 9.4).
     """
-    left = groups.least((low - f) / give)
-    right = groups.greatest((high - f) / give)
+    left = groups.least((low - f) / inverse_weights)
+    right = groups.greatest((high - f) / inverse_weights)
     answer = np.clip(guess, left, right)
     # Newton's steps do not reach the ends, where every row is at a bound; these are known.
     answer = np.where(target - _sums_of(low, groups) <= scale, left, answer)
@@ -95,11 +95,11 @@ def _bracketed_newton(
     lam, last = answer.copy(), np.full(groups.n_groups, np.inf)
     for _ in range(200):
         moved = lam[groups.codes]
-        moved *= give
+        moved *= inverse_weights
         moved += f
         inside = (moved > low) & (moved < high)
         excess = groups.sum(np.clip(moved, low, high, out=moved)) - target
-        slope = groups.sum(np.multiply(give, inside, out=moved))
+        slope = groups.sum(np.multiply(inverse_weights, inside, out=moved))
         done = (np.abs(excess) <= scale) | (right - left <= 0)
         answer[pending[done]] = lam[done]
         if done.all():
@@ -117,7 +117,12 @@ def _bracketed_newton(
         left = np.where(stuck & ~done, right, left)
         if done.sum() > len(done) // 2:
             rows, groups = groups.only(~done)
-            f, give, low, high = f[rows], give[rows], _bounds(low, rows), _bounds(high, rows)
+            f, inverse_weights, low, high = (
+                f[rows],
+                inverse_weights[rows],
+                _bounds(low, rows),
+                _bounds(high, rows),
+            )
             keep = ~done
             pending, lam, last = pending[keep], lam[keep], last[keep]
             left, right, target, scale = left[keep], right[keep], target[keep], scale[keep]

@@ -54,7 +54,7 @@ def search_prices(
     Returns
     -------
     prices : ndarray of int, of shape (n_bags, n_classes)
-        The prices, in grains.
+        The prices, in units of scores.
     surplus : ndarray of int, of shape (n_bags, n_classes)
         How many rows each class has above its quota at these prices.
     """
