@@ -257,7 +257,7 @@ def test_totals_have_no_length_and_no_shape_and_cannot_be_changed():
         assert not hasattr(totals, name)
     with pytest.raises(ValueError, match="read-only"):
         totals.lower[0, 0] = 1.0
-    with pytest.raises(TypeError, match="missing"):
+    with pytest.raises(TypeError, match="from_proportions"):
         Totals()
 
 

@@ -19,8 +19,8 @@ from apportion.graphs import Graph, smoothest
 from apportion.supervision.bags import Bags
 
 # Two minimizers of the energy differ only by a constant per class on each connected component of
-# the graph: ⟨F, (I - P)F⟩ is strictly convex in every other direction. Three tests, from cheap to
-# dear, tell whether such constants exist.
+# the graph: ⟨F, (I - P)F⟩ is strictly convex in every other direction. Three tests, the
+# cheapest first, tell whether such constants exist.
 #
 # 1. `constants_cancel`: constants must cancel in every bag of exact totals. If the table of rows
 #    per bag and component has full rank, they are all 0 and the minimizer is unique.

@@ -35,7 +35,7 @@ class KNNGraph(Graph):
     σ_i is the distance of row i to its k-th neighbor (Zelnik-Manor and Perona, "Self-Tuning
     Spectral Clustering", NIPS 2004). Rows i and j are connected if either is among the other's k
     nearest. Rescaling all features by one factor changes nothing. All copies of a neighbor are
-    neighbors, unless there are so many copies that a hash of the features chooses the neighbors among them.
+    neighbors, unless there are too many of them: then a hash of the features chooses among them.
 
     Parameters
     ----------

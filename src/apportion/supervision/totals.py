@@ -7,7 +7,7 @@ length nor a shape, so that a grid search never mistakes it for one value per ro
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Literal
@@ -47,7 +47,7 @@ def unit_of_sums(sums: FloatArray) -> Literal["share", "percent"] | None:
     return None
 
 
-@dataclass(frozen=True, eq=False, repr=False, slots=True)
+@dataclass(frozen=True, eq=False, repr=False, slots=True, init=False)
 class Totals:
     """Lower and upper class totals of every bag, as shares of the bag or as masses (row counts).
 
@@ -83,11 +83,11 @@ class Totals:
     unit: Literal["share", "mass"]
     normalize: bool = False
 
-    def __post_init__(self) -> None:
-        for name in ("lower", "upper"):
-            bound = np.array(getattr(self, name), dtype=np.float64)
-            bound.flags.writeable = False
-            object.__setattr__(self, name, bound)
+    def __init__(self) -> None:
+        raise TypeError(
+            "Totals has no constructor of its own: use Totals.from_proportions, from_counts, "
+            "from_durations, from_intervals or from_labels."
+        )
 
     @classmethod
     def _make(
@@ -101,7 +101,18 @@ class Totals:
         """Return totals with bounds for the bags and classes of a table."""
         refuse_duplicates(cells.ids)
         classes, order = sorted_classes(cells.classes)
-        return cls(tuple(cells.ids), classes, lower[:, order], upper[:, order], unit, normalize)
+        return cls._of(tuple(cells.ids), classes, lower[:, order], upper[:, order], unit, normalize)
+
+    @classmethod
+    def _of(cls, *values: Any) -> Totals:
+        """Return totals with the values of all attributes, in their order; bounds are frozen."""
+        totals = cls.__new__(cls)
+        for field, value in zip(fields(cls), values, strict=True):
+            if field.name in ("lower", "upper"):
+                value = np.array(value, dtype=np.float64)
+                value.flags.writeable = False
+            object.__setattr__(totals, field.name, value)
+        return totals
 
     @classmethod
     def _from_masses(cls, cells: Cells, masses: FloatArray, normalize: bool) -> Totals:
@@ -376,7 +387,7 @@ class Totals:
             if label not in wanted:
                 raise unknown_class(f"class {label!r} of the totals", wanted)
         lower, upper = (columns_for(wanted, present, x) for x in (self.lower, self.upper))
-        return replace(self, classes=classes, lower=lower, upper=upper)
+        return self._of(self.ids, classes, lower, upper, self.unit, self.normalize)
 
     def __repr__(self) -> str:
         names = name_some(map(repr, self.classes.tolist()))
