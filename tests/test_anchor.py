@@ -110,6 +110,7 @@ def test_what_anchors_share_is_found_once_for_every_fit():
     np.testing.assert_allclose(graph.shared_ties(), Z.T @ Z)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 1000))
 def test_any_order_of_rows(seed):
     X = some_rows(60, seed=seed)
@@ -153,6 +154,7 @@ def test_a_lonely_row_is_reported():
         LPLLP(graph).fit(X, bags=bags, proportions=totals)
 
 
+@pytest.mark.slow
 def test_digits_are_about_as_good_as_with_neighbors():
     X, y = load_digits(return_X_y=True)
     bags, totals = make_bags(X, y, n_bags=20, random_state=0)
@@ -164,6 +166,7 @@ def test_digits_are_about_as_good_as_with_neighbors():
     assert found["anchor"] > found["knn"] - 0.02
 
 
+@pytest.mark.slow
 def test_rows_on_disk_are_not_copied_whole(tmp_path):
     import tracemalloc
 

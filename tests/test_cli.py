@@ -11,6 +11,8 @@ import pytest
 
 import apportion
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["--section", "xor", "--method", "majority", "--method", "lp-llp", "--repetitions", "1"]
 
 

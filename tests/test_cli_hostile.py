@@ -36,6 +36,8 @@ from command_line import (
     write,
 )
 
+pytestmark = pytest.mark.slow
+
 table_module = import_module("apportion.labeling.table")
 
 PIECES = [

@@ -94,6 +94,7 @@ def test_all_ways_to_write_agree():
         assert stored.column(name).to_pylist() == [float(row[name]) for row in written]
 
 
+@pytest.mark.slow
 def test_all_ways_to_read_agree(rows):
     expected = labels("rows.csv", *KNOWN)
     text = Path("rows.csv").read_text()
@@ -698,6 +699,7 @@ def test_predict_says_which_rows_are_off_and_which_are_alone():
 # The demo
 
 
+@pytest.mark.slow
 def test_the_demo_runs_from_files_to_labels():
     words = ["demo", "a folder", "--days", "2", "--participants", "1", "--minutes", "15"]
     result = done(*words)

@@ -44,6 +44,7 @@ def test_quota_is_the_best_labeling_with_the_counts(seed, kind, n, c):
     assert F[np.arange(n), found].sum() == pytest.approx(best, abs=1e-7 * n)
 
 
+@pytest.mark.slow
 def test_one_large_bag_of_many_classes_is_exact():
     """Large enough for prices, shortlists and chains to be needed."""
     rng = np.random.default_rng(0)

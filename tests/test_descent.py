@@ -68,6 +68,7 @@ def random_bags(seed, n=30, c=3, intervals=False):
     return KNNGraph(5).fit(X), match_bags(n, bags=codes, proportions=totals)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**5), c=st.integers(2, 4), intervals=st.booleans())
 def test_accelerated_and_plain_reach_the_same_energy(seed, c, intervals):
     graph, bags = random_bags(seed, c=c, intervals=intervals)
@@ -80,6 +81,7 @@ def test_accelerated_and_plain_reach_the_same_energy(seed, c, intervals):
     assert fast.residual < 1e-9
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**5), c=st.integers(2, 4), mu=st.sampled_from([0.0, 0.3]))
 def test_reported_numbers_are_the_recomputed_ones(seed, c, mu):
     graph, bags = random_bags(seed, c=c)
@@ -104,6 +106,7 @@ def test_reported_numbers_are_the_recomputed_ones(seed, c, mu):
     assert len(solution.energies) == solution.n_iter + 1
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**5), solver=st.sampled_from(["plain", "accelerated"]))
 def test_energy_never_rises(seed, solver):
     graph, bags = random_bags(seed)
@@ -217,6 +220,7 @@ def test_one_answer_needs_no_probe():
     assert solution.n_starts == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(seed=st.integers(0, 10**6))
 def test_what_stands_alone_leaves_no_room_for_constants(seed):
@@ -366,6 +370,7 @@ def test_an_energy_flatter_than_rounding_soon_comes_to_its_end(gamma, alpha, sol
     assert len(projections) < 500
 
 
+@pytest.mark.slow
 def test_xor_needs_far_fewer_accelerated_iterations():
     fast = slow = 0
     for seed in range(3):
@@ -378,6 +383,7 @@ def test_xor_needs_far_fewer_accelerated_iterations():
     assert 3 * fast <= slow
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**5), c=st.integers(2, 4))
 def test_inexact_propagation_ends_where_exact_propagation_does(seed, c):
     graph, bags = random_bags(seed, n=60, c=c)

@@ -291,6 +291,7 @@ def test_the_day_ends_at_24_hours():
     assert diary_bags(WINDOWS, diary).hours == {f"{DAY} 22:00–00:00": 2.0}
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from("abc")), min_size=1, max_size=6))
 def test_lines_that_an_activity_filled_are_pure_bags(parts):
     lines, when, truth = [], 0, []

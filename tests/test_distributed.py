@@ -63,6 +63,8 @@ from apportion.persistence import load_model, save_model
 from apportion.supervision.bags import Bags
 from command_line import done, files_of, refused, run, write
 
+pytestmark = pytest.mark.slow
+
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")

@@ -196,6 +196,7 @@ def test_bins_keep_order_and_are_few():
     assert [len(np.unique(binned[:, j])) for j in range(4)] == [255, 255, 1, 3]
 
 
+@pytest.mark.slow
 def test_slow_progress_is_not_taken_for_rest():
     X, _, bags, totals = clouds(8, n=300, n_bags=10)
     model = EMLLP().fit(X, bags=bags, proportions=totals)

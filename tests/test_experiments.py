@@ -50,6 +50,8 @@ from experiments.sphere_recipes import mean_around, standardized
 from experiments.summary import direction, p_value
 from sphere_folder import make_sphere_folder
 
+pytestmark = pytest.mark.slow
+
 POSE = ProblemSource(None, SECTIONS)
 XOR = Trial("xor", 120, "A", "test bag", "majority", 0)
 

@@ -6,6 +6,8 @@ import pytest
 
 import fuzz
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("case", range(60))
 def test_a_disguise_changes_no_label(case):

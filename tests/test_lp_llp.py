@@ -40,6 +40,7 @@ def test_xor_is_solved(design, graph):
     assert np.mean(accuracy) >= 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "standardize", "least"),
     [(load_digits, False, 0.96), (load_breast_cancer, True, 0.93), (load_wine, True, 0.97)],
@@ -283,6 +284,7 @@ def test_runs_on_xor_converge(seed):
     assert model.solution_.converged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 4, 6])
 def test_the_order_of_a_grid_does_not_matter(seed):
     rng = np.random.default_rng(seed)

@@ -143,6 +143,7 @@ def test_scorers_say_what_they_need():
         ProportionSearchCV(model, {}).fit(X, bags=np.zeros(120), proportions={0: {0: 0.5, 1: 0.5}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_both_searches_agree(metric):
@@ -193,6 +194,7 @@ def test_no_label_is_looked_at_to_score():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_bags", [12, 120])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_every_form_of_input_goes_through(n_bags):
@@ -279,6 +281,7 @@ def test_the_face_of_a_search(capsys):
         bare.predict(X)
 
 
+@pytest.mark.slow
 def test_side_by_side_gives_the_same():
     X, _, bags, totals = blobs(9)
     alone = ProportionSearchCV(MeanMap(), {"C": [0.01, 0.1]}).fit(X, bags=bags, proportions=totals)

@@ -72,6 +72,7 @@ def test_single_precision_is_not_felt(offset, scale):
     np.testing.assert_array_equal(np.sort(FlatSearch(X).lists(5)), np.sort(truth))
 
 
+@pytest.mark.slow
 def test_lists_reach_the_requested_recall(many):
     truth = true_lists(many[:, :], 10)
     shares, probes = [], []
@@ -132,6 +133,7 @@ def test_the_search_follows_rows_and_features(monkeypatch, n, d, recall, kind):
     assert type(neighbor_search(points, 5, recall)) is kind
 
 
+@pytest.mark.slow
 def test_graph_by_lists_is_that_of_the_rows_in_any_order(monkeypatch, many):
     monkeypatch.setattr(neighbors, "FLAT_POINTS", 1000)
     graph = KNNGraph(8).fit(many)
@@ -145,6 +147,7 @@ def test_graph_by_lists_is_that_of_the_rows_in_any_order(monkeypatch, many):
     assert graph.affinity_.nnz == pytest.approx(exact.affinity_.nnz, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recall", [0.0, 1.5, "all", None])
 def test_an_impossible_recall_is_refused(recall):
     with pytest.raises(ValueError, match=r"The 'recall' parameter of KNNGraph must be a float in"):
@@ -159,6 +162,7 @@ def test_single_precision_comes_back():
     np.testing.assert_allclose(singles.back(singles(X)), X, atol=1e44)
 
 
+@pytest.mark.slow
 def test_the_graph_knows_where_near_rows_stand_together(monkeypatch, many):
     """Copies included: the answer of LP-LLP does not feel the order it is worked out in."""
     monkeypatch.setattr(neighbors, "FLAT_POINTS", 1000)
@@ -181,6 +185,7 @@ def test_the_graph_knows_where_near_rows_stand_together(monkeypatch, many):
     np.testing.assert_allclose(soft, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_missed_recall_is_reported(monkeypatch):
     """Groups a hundred million times tighter than they are apart: one point in single precision."""
     monkeypatch.setattr(neighbors, "FLAT_POINTS", 4500)

@@ -149,6 +149,7 @@ def test_columns_first():
         assert_predicts_alike(again(model), model, new_rows())
 
 
+@pytest.mark.slow
 def test_an_approximate_search_is_built_again_alike():
     n, d = 33_000, 8
     rng = np.random.default_rng(0)
@@ -701,6 +702,7 @@ def test_a_zip_bomb_is_refused_before_anything_is_allocated(monkeypatch):
     refused(bomb, r"points.npy: found an array of 22.9 MiB.*0.0 MiB of memory that are free")
 
 
+@pytest.mark.slow
 def test_large_arrays_are_neither_written_nor_read_twice(tmp_path):
     import tracemalloc
 

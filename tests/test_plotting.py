@@ -88,6 +88,7 @@ def every_display(model):
 # --- all of them ---
 
 
+@pytest.mark.slow
 def test_every_display_is_drawn_and_saved(wine):
     for draw in every_display(wine):
         display = draw()
@@ -170,6 +171,7 @@ def test_without_matplotlib_the_extra_is_named(wine, monkeypatch):
             draw()
 
 
+@pytest.mark.slow
 def test_matplotlib_is_imported_when_a_plot_is_drawn():
     code = "import sys, apportion.plotting; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

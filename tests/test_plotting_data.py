@@ -470,6 +470,7 @@ def check_neighbors(found, W):
         )
 
 
+@pytest.mark.slow
 @every_graph
 def test_neighbors_are_the_largest_similarities(name):
     for seed, n in ((0, 40), (1, 7), (2, 300)):
@@ -502,6 +503,7 @@ def test_equally_similar_rows_are_chosen_alike_in_any_order():
     assert order[other.neighbors].tolist() == one.neighbors.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 3, 6])
 @pytest.mark.parametrize("kind", ["knn", "rbf", "anchor"])
 def test_small_and_degenerate_rows_have_a_map(kind, d):
@@ -570,6 +572,7 @@ def test_the_same_rows_make_the_same_map():
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
+@pytest.mark.slow
 def test_a_large_map_is_a_sample_that_names_all_neighbors():
     X = rows_of(MOST_ROWS + 500, 2)
     graph = KNNGraph(3).fit(X)

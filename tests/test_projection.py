@@ -48,6 +48,7 @@ def projected(bags, F, weights, method="nearest", **keywords):
     return project, project.from_columns(project(project.to_columns(F)))
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), intervals=st.booleans())
 def test_nearest_agrees_with_dykstra(seed, intervals):
     bags, F, weights = random_problem(seed, intervals=intervals)

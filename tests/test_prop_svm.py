@@ -107,6 +107,7 @@ def test_the_svm_step_is_optimal_and_the_objective_is_recomputed(seed, C, C_p):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 2])
 def test_as_good_as_the_printed_algorithm_from_as_many_starts(seed):
     X, _, bags, totals = clouds(seed, n=18, n_bags=3)
@@ -133,6 +134,7 @@ def test_finds_the_margin_that_bag_means_hide():
     assert model.fit(X, bags=bags, proportions=totals).score(X, y) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("design", "least"), [([0.6, 0.4, 0.5], 0.8), ([0.85, 0.25, 0.4], 0.98)])
 def test_xor_with_defaults(design, least):
     accuracy = []
@@ -202,6 +204,7 @@ def test_given_labels_are_fixed_and_can_turn_all_labels():
         assert model.transduction_[0] == label
 
 
+@pytest.mark.slow
 def test_probabilities_keep_the_sign_and_fit_the_bags():
     X, _, bags, totals = clouds(7, n=200, n_bags=10)
     model = PropSVM(random_state=0).fit(X, bags=bags, proportions=totals)
@@ -211,6 +214,7 @@ def test_probabilities_keep_the_sign_and_fit_the_bags():
     np.testing.assert_allclose(P[:, 1], 1 / (1 + np.exp(-model.slope_ * f)))
 
 
+@pytest.mark.slow
 def test_too_few_alternations_are_reported(monkeypatch):
     X, _, bags, totals = clouds(8)
     it = problem(X, bags, totals.lower[:, 1])

@@ -109,6 +109,7 @@ def in_components(seed, n=40):
     return X, bags, totals, KNNGraph(int(rng.integers(2, 6))), rng
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3, 38, 52, 141, 470])
 def test_rounding_inside_components_decides_nothing(seed):
     """What averaging leaves of random numbers inside a component is noise, and no order."""

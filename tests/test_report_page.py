@@ -25,6 +25,8 @@ from apportion.report._row_map import RowMap
 from browser import opened, texts, until
 from command_line import done, table, write
 
+pytestmark = pytest.mark.slow
+
 PLOTS = ("timeline", "totals", "bag-plot", "map-plot", "energy-plot")
 
 HOSTILE = (

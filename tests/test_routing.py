@@ -34,6 +34,7 @@ def data(n_bags):
     return X, y, bags, totals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_bags", [5, 40])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_grid_search_over_rows(n_bags):

@@ -11,6 +11,8 @@ import pytest
 
 import apportion
 
+pytestmark = pytest.mark.slow
+
 SLOW = {"numpy", "scipy", "sklearn", "pyarrow", "faiss", "pandas", "matplotlib"}
 
 

@@ -135,6 +135,7 @@ def week(tmp_path, monkeypatch):
     return home.write(tmp_path)
 
 
+@pytest.mark.slow
 def test_label_leaves_weekday_and_elapsed_time_out_and_names_the_hour(week):
     words = ["label", "windows.csv", "--diary", "diary.csv"]
     result = done(*words)
@@ -149,6 +150,7 @@ def test_label_leaves_weekday_and_elapsed_time_out_and_names_the_hour(week):
     assert "say when, not what, are used" not in done(*words, "--exclude", "hour").stderr
 
 
+@pytest.mark.slow
 def test_features_puts_columns_back_that_say_when(week):
     named = ["--features", "a", "--features", "b", "--features", "light"]
     said = done("label", "windows.csv", "--diary", "diary.csv", *named).stderr
