@@ -8,9 +8,9 @@ from apportion._core.dual import meet_totals
 from apportion._core.evaluator import QuotaEvaluator
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 
-_WARMEST, _COLDEST, _COOLING = 0.25, 2e-9, 4.0
-"""The temperatures: from where softmax hardly tells soft labels apart to where it is the best class
-of all but tied rows, and the factor between two of them."""
+_WARMEST, _COOLING = 0.25, 4.0
+"""The first temperature, at which softmax hardly tells soft labels apart, and the factor between
+two temperatures."""
 
 _SOFTMAX_STEPS, _SOFTMAX_TOLERANCE = 8, 1e-4
 """Newton steps at one temperature, and how exact they are: the next temperature goes on anyway."""
@@ -34,7 +34,13 @@ they are found. Moving so few rows one by one is cheaper."""
 # Kosowsky & Yuille, 1994). Prices need not be exact: `transport` corrects the counts by moves that
 # keep labels optimal.
 def search_prices(
-    evaluator: QuotaEvaluator, quotas: IntArray, first: IntArray, grain: float, few_rows: int = 0
+    evaluator: QuotaEvaluator,
+    quotas: IntArray,
+    first: IntArray,
+    grain: float,
+    *,
+    coldest: float = 1e-8,
+    few_rows: int = 0,
 ) -> tuple[IntArray, IntArray]:
     """Return prices at which the counts of best classes are near the quotas, and their surplus.
 
@@ -48,6 +54,8 @@ def search_prices(
         Prices to try first.
     grain : float
         The value of one unit of scores and prices.
+    coldest : float
+        Temperatures are above this: softmax is there the best class of all but tied rows.
     few_rows : int
         Stop early when moves would have to be chosen among no more rows than this.
 
@@ -70,7 +78,7 @@ def search_prices(
     totals *= (sizes / totals.sum(axis=1))[:, None]
     multipliers: FloatArray = np.zeros(totals.shape)
     temperature = _WARMEST
-    while temperature > _COLDEST:
+    while temperature > coldest:
         multipliers, _ = meet_totals(
             inner.softmax(temperature),
             totals,

@@ -34,6 +34,9 @@ _MOST_CELLS = 2**15
 _LEAST_BITS, _MOST_BITS = 4, 11
 """Bits of a digit: as many as keep the counts of all bags within so many cells, within bounds."""
 
+_COLDEST = 2e-9
+"""Prices are annealed further than on one machine: every row that is still to be moved travels."""
+
 _FEW_ROWS = 2**10
 """Rows that the driver looks at without searching better prices first: they travel in one task."""
 
@@ -366,7 +369,7 @@ class QuotaSolver:
         """
         rows = PartitionQuotas(request, self._quotas, np.arange(len(self._quotas)))
         self._prices, surplus = search_prices(
-            rows, self._quotas, self._prices, SCORE_UNIT, _FEW_ROWS
+            rows, self._quotas, self._prices, SCORE_UNIT, coldest=_COLDEST, few_rows=_FEW_ROWS
         )
         moves = np.maximum(surplus, 0).sum(axis=1)
         cut = Prices(self._prices)
