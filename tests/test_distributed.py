@@ -32,18 +32,18 @@ from apportion._core.decode import Decoding, Quotas
 from apportion._core.descent import Status
 from apportion._core.dual import RowDual, SimplexResponse, meet_totals
 from apportion._core.evaluator import DualSums
-from apportion._dask import checkpoint, evaluator, warn
+from apportion._dask import checkpoint, checks, evaluator
 from apportion._dask import cluster as cluster_module
 from apportion._dask.anchors import HashSample, Rows, learn_anchors, merged
 from apportion._dask.checkpoint import _ARRAYS, _DOCUMENT, Checkpoint, write_checkpoint
 from apportion._dask.cluster import Cluster
 from apportion._dask.evaluator import PartitionDual
+from apportion._dask.label_files import LabelTable, write_part
 from apportion._dask.labels import DecodingRound, Scored, Tally, decoded_labels, of_scores
-from apportion._dask.memory import Extent, bytes_per_row, bytes_per_worker, require_memory
-from apportion._dask.output import LabelTable, write_part
 from apportion._dask.partition import StepAnswer
 from apportion._dask.quota import QuotaSolver
 from apportion._dask.sums import BagValues, added, dual_sums
+from apportion._dask.worker_memory import Extent, bytes_per_row, bytes_per_worker, require_memory
 from apportion._io.parquet import choose_features, read_footers
 from apportion._utils.groups import Groups
 from apportion._utils.progress import progress_callback
@@ -1477,7 +1477,7 @@ def test_rows_out_of_reach_and_totals_of_several_answers_are_told():
         assert AmbiguousTotalsWarning not in told, "every row is at a bound"
         assert model.unique_ is True
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warn, "_MOST_CELLS", 1)
+        patch.setattr(checks, "_MOST_CELLS", 1)
         model, told = warnings_of(X, mixed, {0: [0.4, 0.6], 1: [0.6, 0.4]}, **settings)
     assert "several labelings is not known" in told[AmbiguousTotalsWarning]
     assert model.unique_ is None

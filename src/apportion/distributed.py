@@ -21,10 +21,16 @@ from apportion._dask.anchors import learn_anchors
 from apportion._dask.checkpoint import Checkpoint, read_checkpoint, require_fitting, run_of
 from apportion._dask.cluster import Cluster, client_for
 from apportion._dask.fit import DaskFit, fit
+from apportion._dask.label_files import (
+    bag_codes,
+    named_labels,
+    soft_labels,
+    tied_rows,
+    write_labels,
+)
 from apportion._dask.layout import lay_out
-from apportion._dask.memory import Extent, require_memory
-from apportion._dask.output import bag_codes, named_labels, soft_labels, tied_rows, write_labels
 from apportion._dask.partitions import Partitions, partitions_of
+from apportion._dask.worker_memory import Extent, require_memory
 from apportion._io.atomic_write import require_writable
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.bag_report import BagReport

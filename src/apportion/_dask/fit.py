@@ -11,6 +11,7 @@ import numpy as np
 from apportion._core.decode import round_to_counts
 from apportion._core.descent import Status, descend
 from apportion._core.refine import raise_agreement
+from apportion._dask.checks import check_design, check_rows, check_uniqueness
 from apportion._dask.cluster import Cluster
 from apportion._dask.evaluator import DaskEvaluator, DaskState
 from apportion._dask.labels import (
@@ -25,7 +26,6 @@ from apportion._dask.labels import (
 from apportion._dask.layout import Layout
 from apportion._dask.quota import QuotaSolver
 from apportion._dask.sums import added
-from apportion._dask.warn import check_design, check_rows, check_uniqueness
 from apportion._utils.box_projection import nearest_totals
 from apportion._utils.progress import PROPAGATING, report_progress
 from apportion._utils.typing import FloatArray, IntArray

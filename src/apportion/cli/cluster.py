@@ -89,7 +89,7 @@ def cluster(options: ClusterOptions) -> None:
     if not 0 < options.alpha < 1:
         raise CommandLineError(f"--alpha must be above 0 and below 1. Got {options.alpha:g}.")
     from apportion._dask.cluster import started
-    from apportion._dask.output import refuse_output
+    from apportion._dask.label_files import refuse_output
     from apportion._io.parquet import choose_features, read_footers, require_columns
     from apportion.distributed import LPLLP
 

@@ -13,7 +13,7 @@ from apportion._utils.progress import report_progress
 from apportion.cli.calls import check_files, is_parquet, write_output
 from apportion.cli.console import print_notes, stages, with_exit_codes
 from apportion.cli.options import OUTPUT, REQUIRED, WriteOptions, argument, option, with_groups
-from apportion.labeling._output import windows_table
+from apportion.labeling._output_tables import windows_table
 from apportion.labeling._source import source_table
 from apportion.supervision.diary.column_roles import EVENT_ROLES
 from apportion.supervision.diary.event_windows import windows_of_events

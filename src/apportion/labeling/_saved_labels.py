@@ -16,7 +16,7 @@ from apportion._io.values import values_of
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.exceptions import FileError, SupervisionError, counted, hint, name_some
 from apportion.labeling._given import labels_in
-from apportion.labeling._output import written_times
+from apportion.labeling._output_tables import written_times
 from apportion.labeling._source import SourceTable
 from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling.rows import (

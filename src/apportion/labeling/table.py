@@ -21,7 +21,7 @@ from apportion.exceptions import (
     hint,
 )
 from apportion.labeling._features import TableFeatures, learn_features, missing_notes
-from apportion.labeling._output import episodes_table, labeled_table, written_times
+from apportion.labeling._output_tables import episodes_table, labeled_table, written_times
 from apportion.labeling._source import SourceTable
 from apportion.labeling._summary import run_summary, uncertain_notes
 from apportion.labeling._supervised import NONWEAR, RowTimes, SupervisedTable

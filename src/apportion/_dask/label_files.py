@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from apportion._dask.checks import WEAK
 from apportion._dask.cluster import Cluster
 from apportion._dask.fit import DaskFit
 from apportion._dask.labels import DecodingRound, decoded_labels
 from apportion._dask.partition import Partition, ReducedPoint
 from apportion._dask.partitions import Partitions
-from apportion._dask.warn import WEAK
 from apportion._io.atomic_write import (
     Outputs,
     refuse_to_replace,
