@@ -349,3 +349,13 @@ def test_probes_that_were_not_tried_are_reported(monkeypatch):
         model = LPLLP("knn", n_probes=1, refine=False, random_state=0).fit(X, **known)
     assert model.solution_.unique is None
     assert model.solution_.probes_left == 1
+
+
+def test_warnings_about_rows_carry_them():
+    X = np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [500.0]])
+    totals = {"a": {"x": 0.5, "y": 0.5}, "b": {"x": 0.5, "y": 0.5}}
+    with pytest.warns(IsolatedRowsWarning) as caught:
+        LPLLP(RBFGraph(gamma=1.0)).fit(X, bags=list("aababb"), proportions=totals)
+    isolated = [w.message for w in caught if isinstance(w.message, IsolatedRowsWarning)]
+    assert isolated[0].rows == (5,)
+    assert "(rows 5)" in str(isolated[0])

@@ -281,19 +281,23 @@ class AmbiguousTotalsWarning(UserWarning):
     """The totals admit several equally smooth labelings."""
 
 
-class IsolatedRowsWarning(UserWarning):
-    """Some rows have no, or almost no, similar rows to learn from; `rows` are their positions."""
+class RowsWarning(UserWarning):
+    """A warning about some rows; `rows` are their positions, empty where these are not known."""
 
     def __init__(self, message: str, rows: Iterable[int] = ()) -> None:
         super().__init__(message)
         self.rows = tuple(rows)
 
 
+class IsolatedRowsWarning(RowsWarning):
+    """Some rows have no, or almost no, similar rows to learn from."""
+
+
 class MissedNeighborsWarning(UserWarning):
     """An approximate search finds fewer of the true neighbors than was asked for."""
 
 
-class DuplicateRowsWarning(UserWarning):
+class DuplicateRowsWarning(RowsWarning):
     """So many rows are equal that the graph cannot tell their neighborhoods apart."""
 
 

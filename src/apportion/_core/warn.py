@@ -58,9 +58,10 @@ ONE_MACHINE = Remedies(
 CLUSTER = Remedies("raise {n_anchors}", "tie rows to more anchors (raise {n_nearest})", "", "")
 
 
-def warn(category: type[Warning], facts: str, hint: str) -> None:
-    """Issue a warning that points to the user's line."""
-    warnings.warn(Advice(facts, hint), category, stacklevel=users_level())
+def warn(category: type[Warning], facts: str, hint: str, rows: IntArray | None = None) -> None:
+    """Issue a warning that points to the user's line; a warning about rows carries them."""
+    fields = {} if rows is None else {"rows": rows.tolist()}
+    warnings.warn(category(Advice(facts, hint), **fields), stacklevel=users_level())
 
 
 def warn_of_design(findings: Sequence[str], remedies: Remedies = ONE_MACHINE) -> None:
@@ -71,13 +72,14 @@ def warn_of_design(findings: Sequence[str], remedies: Remedies = ONE_MACHINE) ->
         warn(BagDesignWarning, " ".join(findings), hint)
 
 
-def warn_of_equal_rows(facts: str, remedies: Remedies) -> None:
+def warn_of_equal_rows(facts: str, remedies: Remedies, rows: IntArray | None = None) -> None:
     """Warn of rows that the graph cannot tell apart."""
     warn(
         DuplicateRowsWarning,
         facts,
         "Add measurements that tell them apart (the time of recording seldom does), or "
         f"{remedies.finer_graph}.",
+        rows,
     )
 
 
@@ -91,6 +93,7 @@ def warn_of_isolated_rows(
             f"{n_isolated:,} of {n_samples:,} rows have almost no similar row, {n_alone:,} of them "
             f"none at all{_listed(rows)}: they stay near the shares of their totals.",
             f"Look for outliers and unscaled features, or {remedies.more_ties}.",
+            rows,
         )
 
 
@@ -104,6 +107,7 @@ def warn_of_unreached_rows(
             f"{n_unreached:,} of {n_samples:,} rows are out of reach of any known total or label"
             f"{_listed(rows)}: they keep the overall class shares.",
             f"Give totals for them,{remedies.label_some} or {remedies.more_ties}.",
+            rows,
         )
 
 
@@ -151,7 +155,7 @@ def warn_of_graph(graph: Graph) -> None:
             f"{crowded.size:,} of {n_samples:,} rows equal all of their nearest neighbors"
             f"{_listed(crowded)}: distances say little about them."
         )
-        warn_of_equal_rows(facts, ONE_MACHINE)
+        warn_of_equal_rows(facts, ONE_MACHINE, crowded)
     weak = graph.weak_rows()
     n_alone = int((graph.strengths[weak] == 0).sum())
     warn_of_isolated_rows(weak.size, n_alone, n_samples, ONE_MACHINE, weak)
