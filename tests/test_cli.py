@@ -73,7 +73,7 @@ def test_reproduce_writes_tables_and_goes_on(tmp_path):
         (["--method", "nonsense"], "Allowed: lp-llp, lp-llp-threshold"),
         (["--format", "word"], "Allowed: text, markdown, latex, csv"),
         (["--repetitions", "0"], "--repetitions"),
-        (["--sphere", "nowhere", "--section", "sphere-1"], "No recording was found in 'nowhere'"),
+        (["--sphere", "nowhere", "--section", "sphere-1"], "no recording was found in 'nowhere'"),
         (["--section", "sphere-1"], "needs --sphere FOLDER"),
         (["--section", "half-kernel-0.2", "--method", "em"], "have no trial"),
         (["--quick", "--repetitions", "3"], "--quick has its own number"),

@@ -885,7 +885,7 @@ def test_features_are_chosen_as_on_one_machine(known, tmp_path):
     assert found == ["on", "sensor_id"]
     assert reasons["x"] == "not asked for"
     assert reasons["hour"] == "excluded"
-    with pytest.raises(FileError, match=r"--features: found no column 'y\*'"):
+    with pytest.raises(FileError, match=r"`features`: found no column 'y\*'"):
         chosen(["y*"])
 
 

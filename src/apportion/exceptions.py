@@ -94,7 +94,8 @@ class Advice(str):
     hint : str
         What to do about it, with parameters in braces: `{tol}`, or `{unit:count}` with a value.
     **values
-        Further fields of the hint, such as text from a user, which is never read as a field.
+        Further fields of the hint, such as text from a user, which is never read as a field, or
+        other advice.
 
     Examples
     --------
@@ -141,7 +142,11 @@ def _advice(facts: str, hint: str, values: dict[str, object]) -> Advice:
 
 
 def _rendered(facts: str, hint: str, values: Mapping[str, object], names: Names) -> str:
-    return " ".join(filter(None, [facts, hint.format_map(_Fields(names, values))]))
+    fields = {
+        name: value.rendered(names) if isinstance(value, Advice) else value
+        for name, value in values.items()
+    }
+    return " ".join(filter(None, [facts, hint.format_map(_Fields(names, fields))]))
 
 
 def rendered(text: object, names: Names) -> str:

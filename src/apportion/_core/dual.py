@@ -17,8 +17,8 @@ from apportion._core.evaluator import DualEvaluator, DualPoint
 from apportion._utils.groups import Groups
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 
-_HALVINGS = 20
-"""Halvings of a step before a bag is left as it is: shorter steps are rounding."""
+_HALVINGS = 40
+"""Halvings of a step before a bag stays where it is in this step: shorter ones are rounding."""
 
 _IDLE_STEPS = 5
 """Steps in a row that neither lower the dual by more than rounding nor halve its gradient, after
@@ -217,6 +217,7 @@ def meet_totals(
     start: FloatArray | None = None,
     tol: float = 1e-12,
     max_iter: int = 200,
+    patience: int = _IDLE_STEPS,
 ) -> tuple[FloatArray, float]:
     """Find multipliers λ at which the sums of every bag are within [lower, upper].
 
@@ -239,6 +240,8 @@ def meet_totals(
         How far sums may be off their totals, relative to the size of the bag.
     max_iter : int
         The most Newton steps.
+    patience : int
+        After how many idle steps in a row a bag is left as it is: fewer where a step is expensive.
 
     Returns
     -------
@@ -267,7 +270,7 @@ def meet_totals(
         reference[pending] = np.where(better, steep, reference[pending])
         idle[pending] = np.where(better, 0, idle[pending] + 1)
         wrong = steep > tol * np.maximum(totals.sizes, 1.0)
-        wrong &= idle[pending] < _IDLE_STEPS
+        wrong &= idle[pending] < patience
         if iteration == max_iter or not wrong.any():
             break
         if not wrong.all():
@@ -276,7 +279,6 @@ def meet_totals(
         direction = newton_step(point.hessian(), totals, lam, gradient, damping[pending])
         searched = _line_search(point, totals, lam, gradient, direction)
         multipliers[pending], fell[pending] = searched.multipliers, searched.fell
-        idle[pending[searched.stuck]] = _IDLE_STEPS
         factor = np.where(searched.whole, 0.1, 10.0)
         damping[pending] = np.clip(damping[pending] * factor, _LEAST_DAMPING, _MOST_DAMPING)
         dual, point = point, searched.point
@@ -395,9 +397,8 @@ class _Searched(NamedTuple):
     ----------
     multipliers : ndarray of shape (n_bags, n_classes)
         The multipliers after the step.
-    whole, fell, stuck : ndarray of bool, of shape (n_bags,)
-        Whether the whole step was taken, whether the dual fell by more than rounding, and whether
-        no step was accepted, so that the bag stays where it is.
+    whole, fell : ndarray of bool, of shape (n_bags,)
+        Whether the whole step was taken, and whether the dual fell by more than rounding.
     point : DualPoint or None
         The dual there, where it is known without another evaluation.
     """
@@ -405,7 +406,6 @@ class _Searched(NamedTuple):
     multipliers: FloatArray
     whole: BoolArray
     fell: BoolArray
-    stuck: BoolArray
     point: DualPoint | None
 
 
@@ -422,7 +422,7 @@ def _line_search(
     rounding = _DUAL_ROUNDING * (point.magnitude + np.abs(lam * totals.upper).sum(axis=1))
     steepness = np.abs(gradient).max(axis=1)
     moved, length = lam.copy(), np.ones(len(lam))
-    fell, stuck = np.zeros((2, len(lam)), dtype=bool)
+    fell = np.zeros(len(lam), dtype=bool)
     pending = np.arange(len(lam))
     inner: DualPoint = point
     for _ in range(_HALVINGS):
@@ -440,11 +440,10 @@ def _line_search(
         moved[pending[good]] = trial[good]
         if good.all():
             evaluated = tried if inner is point else None
-            return _Searched(moved, length == 1.0, fell, stuck, evaluated)
+            return _Searched(moved, length == 1.0, fell, evaluated)
         inner, pending = tried.only(~good), pending[~good]
         length[pending] *= 0.5
-    stuck[pending] = True
-    return _Searched(moved, length == 1.0, fell, stuck, None)
+    return _Searched(moved, length == 1.0, fell, None)
 
 
 def _dual(point: DualPoint, lam: FloatArray, totals: _BagTotals) -> FloatArray:

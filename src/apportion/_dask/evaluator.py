@@ -251,6 +251,7 @@ class DaskEvaluator:
             start=lam,
             tol=tolerance,
             max_iter=_NEWTON_STEPS,
+            patience=1,  # every trial of a step is a request to the cluster
         )
         point = ReducedPoint(B, lam)
         self.bytes_per_request = _bytes((point, answer.rows, answer.bags.values))

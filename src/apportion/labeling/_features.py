@@ -190,7 +190,7 @@ def feature_notes(
     allowed: str = "numbers or categories that differ",
 ) -> list[str]:
     """Return which columns are features, and why others are not; raise if there is none."""
-    others = name_some((f"{name} ({why})" for name, why in left_out.items()), 12)
+    others = _with_reasons(left_out)
     if not names:
         raise FileError(
             where,
@@ -199,7 +199,17 @@ def feature_notes(
             hint("add one, or name it with {features}"),
         )
     listed = f"{where}: {n_samples}, {counted(len(names), 'feature')}: {name_some(names, 12)}"
-    return [listed, *([f"not features: {others}"] if others else [])]
+    return [listed, *([Advice("not features:", others.hint, **others.values)] if left_out else [])]
+
+
+def _with_reasons(left_out: Mapping[str, str]) -> Advice:
+    """Return names of columns, each with the reason why it is left out, which may be advice."""
+    pairs = list(left_out.items())
+    fields = [f"{{name_{i}}} ({{why_{i}}})" for i in range(len(pairs))]
+    values = {f"name_{i}": name for i, (name, _) in enumerate(pairs)}
+    return hint(
+        name_some(fields, 12), **values, **{f"why_{i}": w for i, (_, w) in enumerate(pairs)}
+    )
 
 
 def missing_notes(recipe: Recipe, encoded: Encoded, why: str = "") -> list[str]:
