@@ -197,10 +197,12 @@ def _span(seconds: float) -> str:
     return f"{seconds / 3600:.1f} hours"
 
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app.command(help=inspect.getdoc(reproduce))(reproduce)
+
+
 def main() -> None:
     """Run the command line."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(help=inspect.getdoc(reproduce))(reproduce)
     run_command(lambda: partial(app, prog_name="python -m experiments"))
 
 

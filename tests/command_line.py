@@ -17,7 +17,7 @@ from apportion.cli import app
 KNOWN = ("--bags", "day", "--proportions", "totals.csv")
 
 
-def run(*words):
+def run(*words, app=app):
     """Return the result of a command, with stdout and stderr told apart."""
     apart = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
     return CliRunner(**apart).invoke(app, [str(word) for word in words])

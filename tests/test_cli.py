@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import apportion
+from command_line import run
+from experiments.__main__ import app as experiments_app
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +40,10 @@ def command(*words, cwd, module="apportion", **variables):
     )
 
 
+def in_process(*words):
+    return run(*words, app=experiments_app)
+
+
 def test_version_and_help(tmp_path):
     assert command("version", cwd=tmp_path).stdout.strip() == apportion.__version__
     out = command("--help", cwd=tmp_path).stdout
@@ -45,7 +51,7 @@ def test_version_and_help(tmp_path):
     assert command(cwd=tmp_path).returncode == 2
 
 
-def test_reproduce_writes_tables_and_goes_on(tmp_path):
+def test_reproduce_writes_tables_and_goes_on(tmp_path, monkeypatch):
     done = reproduce(*SMALL, "--protocol", "all rows", "--jobs", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Table 1: XOR, all rows")
@@ -56,13 +62,14 @@ def test_reproduce_writes_tables_and_goes_on(tmp_path):
         assert (out / f"tables.{ending}").stat().st_size > 100
     assert (out / "figures" / "accuracy-xor-all-rows.png").exists()
     assert [path.suffix for path in (out / "results").iterdir()] == [".parquet"]
-    again = reproduce(*SMALL, "--protocol", "all rows", "--format", "csv", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    again = in_process(*SMALL, "--protocol", "all rows", "--format", "csv")
     assert "all 16 trials have a result already" in again.stderr
     assert again.stdout.startswith("section,protocol,cell,method,mean")
-    shown = reproduce("--tables-only", "--format", "latex", cwd=tmp_path)
+    shown = in_process("--tables-only", "--format", "latex")
     assert r"\begin{tabular}" in shown.stdout
     assert shown.stdout.count("& LP-LLP & printed LP-LLP & bag majority") == 1
-    fewer = reproduce("--tables-only", "--method", "majority", cwd=tmp_path)
+    fewer = in_process("--tables-only", "--method", "majority")
     assert "LP-LLP" not in fewer.stdout.partition("\n\n")[2].partition("Bold")[0]
 
 
@@ -80,9 +87,13 @@ def test_reproduce_writes_tables_and_goes_on(tmp_path):
         (["--tables-only"], "has no such result"),
     ],
 )
-def test_wrong_options_are_explained(tmp_path, words, message):
-    done = reproduce(*words, cwd=tmp_path)
-    assert done.returncode != 0
+def test_wrong_options_are_explained(tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    for name in CLEAN:
+        monkeypatch.delenv(name, raising=False)
+    done = in_process(*words)
+    assert done.exit_code != 0
+    assert isinstance(done.exception, SystemExit)
     plain = " ".join(done.stderr.replace("│", " ").split())
     assert message in plain
     assert "Traceback" not in done.stderr
