@@ -1304,7 +1304,9 @@ def test_a_bag_that_no_step_brings_nearer_is_let_be():
         return DualSums(np.array([[5.0 + 1e-6, 5.0 - 1e-6]]), worth, worth, 0.1 * np.eye(2)[None])
 
     dual = PartitionDual(ask, np.zeros((1, 2)))
-    lam, residual = meet_totals(dual, masses, masses, np.array([10.0]), max_step=2.0)
+    sizes = np.array([10.0])
+    effort = {"halvings": evaluator.HALVINGS, "patience": evaluator.PATIENCE}
+    lam, residual = meet_totals(dual, masses, masses, sizes, max_step=2.0, **effort)
     assert len(asked) <= 22
     assert lam is asked[-1] or np.array_equal(lam, asked[-1])
     assert residual == pytest.approx(1e-7)

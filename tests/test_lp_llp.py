@@ -288,9 +288,9 @@ def test_runs_on_xor_converge(seed):
 @pytest.mark.parametrize("seed", [2, 4, 6])
 def test_the_order_of_a_grid_does_not_matter(seed):
     rng = np.random.default_rng(seed)
-    y = rng.integers(0, 3, 240)
-    X = rng.normal(size=(240, 2)) + 1.5 * rng.normal(size=(3, 2))[y]
-    bags = np.arange(240) % 12
+    y = rng.integers(0, 3, 120)
+    X = rng.normal(size=(120, 2)) + 1.5 * rng.normal(size=(3, 2))[y]
+    bags = np.arange(120) % 12
     totals = Totals.from_labels(y, bags)
     grid = list(2.0 ** np.arange(-2, 7))
     models = [

@@ -74,7 +74,8 @@ def test_single_precision_is_not_felt(offset, scale):
 
 @pytest.mark.slow
 def test_lists_reach_the_requested_recall(many):
-    truth = true_lists(many[:, :], 10)
+    many = many[:3000]
+    truth = true_lists(many, 10)
     shares, probes = [], []
     for recall in (0.5, 0.8, 0.95, 0.99):
         search = ListSearch(many, 10, recall)

@@ -217,6 +217,7 @@ def meet_totals(
     start: FloatArray | None = None,
     tol: float = 1e-12,
     max_iter: int = 200,
+    halvings: int = _HALVINGS,
     patience: int = _IDLE_STEPS,
 ) -> tuple[FloatArray, float]:
     """Find multipliers λ at which the sums of every bag are within [lower, upper].
@@ -240,8 +241,9 @@ def meet_totals(
         How far sums may be off their totals, relative to the size of the bag.
     max_iter : int
         The most Newton steps.
-    patience : int
-        After how many idle steps in a row a bag is left as it is: fewer where a step is expensive.
+    halvings, patience : int
+        Trials of a line search, and idle steps in a row after which a bag is left as it is; fewer
+        where a trial is expensive.
 
     Returns
     -------
@@ -277,7 +279,7 @@ def meet_totals(
             point, totals, pending = point.only(wrong), totals.only(wrong), pending[wrong]
             lam, gradient = lam[wrong], gradient[wrong]
         direction = newton_step(point.hessian(), totals, lam, gradient, damping[pending])
-        searched = _line_search(point, totals, lam, gradient, direction)
+        searched = _line_search(point, totals, lam, gradient, direction, halvings)
         multipliers[pending], fell[pending] = searched.multipliers, searched.fell
         factor = np.where(searched.whole, 0.1, 10.0)
         damping[pending] = np.clip(damping[pending] * factor, _LEAST_DAMPING, _MOST_DAMPING)
@@ -415,6 +417,7 @@ def _line_search(
     lam: FloatArray,
     gradient: FloatArray,
     direction: FloatArray,
+    halvings: int,
 ) -> _Searched:
     """Move λ along the direction as far as the dual falls enough, or the gradient by half."""
     side = np.where(lam != 0, np.sign(lam), -np.sign(gradient))
@@ -425,7 +428,7 @@ def _line_search(
     fell = np.zeros(len(lam), dtype=bool)
     pending = np.arange(len(lam))
     inner: DualPoint = point
-    for _ in range(_HALVINGS):
+    for _ in range(halvings):
         some = totals.only(pending)
         trial = lam[pending] + length[pending, None] * direction[pending]
         trial[some.interval & (trial * side[pending] < 0)] = 0.0

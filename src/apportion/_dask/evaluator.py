@@ -33,6 +33,10 @@ square of the last relative step, within bounds. Every Newton step is a request.
 _NEWTON_STEPS, _MAX_STEP = 60, 2.0
 """The most Newton steps of a projection, and the longest: rows of weight 1 move no farther."""
 
+HALVINGS, PATIENCE = 20, 1
+"""Every trial of a Newton step is a request to all partitions that hold rows of spanning bags, so
+that a bag that one step does not bring nearer is left as it is."""
+
 _NO_SUMS = DualSums(*[np.empty(0)] * 4)
 
 
@@ -251,7 +255,8 @@ class DaskEvaluator:
             start=lam,
             tol=tolerance,
             max_iter=_NEWTON_STEPS,
-            patience=1,  # every trial of a step is a request to the cluster
+            halvings=HALVINGS,
+            patience=PATIENCE,
         )
         point = ReducedPoint(B, lam)
         self.bytes_per_request = _bytes((point, answer.rows, answer.bags.values))
