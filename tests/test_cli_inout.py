@@ -19,6 +19,8 @@ from apportion.report._labeled import bag_codes
 from apportion.supervision.totals import Totals
 from command_line import KNOWN, cells_of, day_files, done, refused, table, windows, write
 
+pytestmark = pytest.mark.slow
+
 DIARY = "participant,date,sleep,out\np1,2024-03-04,8,16\np1,2024-03-05,6,18\n"
 BY_DIARY = ("--diary", "diary.csv")
 EPOCH = datetime(1970, 1, 1)

@@ -33,6 +33,8 @@ from command_line import (
     write,
 )
 
+pytestmark = pytest.mark.slow
+
 COUNTS = {"mon": [4, 2], "tue": [2, 4], "wed": [3, 3]}
 DIARY = "participant,date,sleep,out\np1,2024-03-04,8,16\np1,2024-03-05,6,18\n"
 
@@ -94,7 +96,6 @@ def test_all_ways_to_write_agree():
         assert stored.column(name).to_pylist() == [float(row[name]) for row in written]
 
 
-@pytest.mark.slow
 def test_all_ways_to_read_agree(rows):
     expected = labels("rows.csv", *KNOWN)
     text = Path("rows.csv").read_text()
@@ -699,7 +700,6 @@ def test_predict_says_which_rows_are_off_and_which_are_alone():
 # The demo
 
 
-@pytest.mark.slow
 def test_the_demo_runs_from_files_to_labels():
     words = ["demo", "a folder", "--days", "2", "--participants", "1", "--minutes", "15"]
     result = done(*words)

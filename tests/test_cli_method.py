@@ -22,6 +22,8 @@ from apportion.cli.options import MethodOptions
 from apportion.exceptions import PARAMETERS, Advice, message_of
 from command_line import KNOWN, day_files, done, refused, run, table, write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path):

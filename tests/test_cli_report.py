@@ -33,6 +33,8 @@ from command_line import (
     write,
 )
 
+pytestmark = pytest.mark.slow
+
 page_module = import_module("apportion.report._page")
 
 DIARY = "participant,date,sleep,out\np1,2024-03-04,8,16\np1,2024-03-05,6,18\n"

@@ -8,6 +8,8 @@ from apportion.datasets import make_smart_home
 from apportion.report._glossary import Explanations, glossary
 from command_line import cells_of, day_files, done
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):

@@ -36,6 +36,8 @@ from apportion import (
 )
 from apportion.datasets import make_bags
 
+pytestmark = pytest.mark.slow
+
 ESTIMATORS = {
     "LPLLP": LPLLP(random_state=0),
     "LPLLP rbf": LPLLP(RBFGraph(1.0), random_state=0),
@@ -93,7 +95,6 @@ def test_shapes_and_names(name, c):
     assert (proba >= 0).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", KEEPS_COUNTS)
 @given(seed=st.integers(0, 1000), c=st.integers(2, 4), n_bags=st.integers(1, 12))
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -108,7 +109,6 @@ def test_quota_keeps_every_count(name, seed, c, n_bags):
     assert model.solution_.residual < 1e-9
 
 
-@pytest.mark.slow
 @every_estimator
 def test_permuting_rows_permutes_the_labels(name):
     X, _, bags, totals = blobs(1)
@@ -121,7 +121,6 @@ def test_permuting_rows_permutes_the_labels(name):
     np.testing.assert_array_equal(shuffled.transduction_, whole.transduction_[order])
 
 
-@pytest.mark.slow
 @every_estimator
 def test_permuting_rows_with_many_copies(name):
     rng = np.random.default_rng(1)
@@ -136,7 +135,6 @@ def test_permuting_rows_with_many_copies(name):
     )
 
 
-@pytest.mark.slow
 @every_estimator
 def test_permuting_rows_and_bags_where_many_bags_hold_the_same_rows(name):
     rng = np.random.default_rng(2)
@@ -219,7 +217,6 @@ def test_permuting_classes_permutes_the_labels(name, c):
     np.testing.assert_array_equal(swapped.transduction_, new[whole.transduction_])
 
 
-@pytest.mark.slow
 @every_estimator
 def test_same_seed_same_labels_and_nothing_is_changed(name):
     X, _, bags, totals = blobs(4)
@@ -266,7 +263,6 @@ def test_one_bag_of_all_rows_is_the_class_priors(name):
     np.testing.assert_allclose(model.label_distributions_, [[0.5, 0.3, 0.2]] * 50, atol=1e-3)
 
 
-@pytest.mark.slow
 @every_estimator
 def test_strings_frames_missing_ids_and_partial_labels(name):
     X, y, bags, _ = blobs(7)
@@ -288,7 +284,6 @@ def test_strings_frames_missing_ids_and_partial_labels(name):
         np.testing.assert_array_equal(framed.predict(frame), plain.predict(X))
 
 
-@pytest.mark.slow
 @every_estimator
 def test_new_bags_with_known_totals(name):
     X, y, bags, totals = blobs(8, n=120)
@@ -313,7 +308,6 @@ def test_score(name):
     assert error == pytest.approx(expected)
 
 
-@pytest.mark.slow
 @every_estimator
 def test_pickle(name):
     X, _, bags, totals = blobs(10)
@@ -356,7 +350,6 @@ def test_bad_rows_are_named(name):
         clone(ESTIMATORS[name]).fit(frame, bags=bags, proportions=totals)
 
 
-@pytest.mark.slow
 @every_estimator
 def test_a_shuffled_index_is_refused(name):
     X, _, bags, totals = blobs(13)

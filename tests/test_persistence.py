@@ -94,6 +94,7 @@ def assert_predicts_alike(one, other, X):
     assert one.predict(X).dtype == other.predict(X).dtype
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("d", [3, 9])
 def test_a_loaded_model_predicts_what_the_saved_one_did(name, d):
@@ -334,6 +335,7 @@ def test_anchors_that_are_rows_are_counted():
     assert contains_rows(again(model)) == contains_rows(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ids",
     [
@@ -744,6 +746,7 @@ def test_flipped_bytes_are_noticed(data, content):
     believed(bytes(spoiled))
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_of_the_data_is_noticed_and_every_other_survived():
     """The beginning and the end are where the zip's own fields are."""
     model_json = KNN.index(b'{\n "format"')

@@ -35,6 +35,8 @@ from apportion.plotting import (
 from apportion.plotting._drawing import class_fills, short_name
 from apportion.plotting._window_times import DAY, SECOND, times_from
 
+pytestmark = pytest.mark.slow
+
 HALF_AN_HOUR = timedelta(minutes=30)
 HOSTILE = ("$x_1$", "_hidden", "100%", r"\frac{1}{2}", "a\nb", "$", "<b>&amp;</b>", "\ud800")
 
@@ -88,7 +90,6 @@ def every_display(model):
 # --- all of them ---
 
 
-@pytest.mark.slow
 def test_every_display_is_drawn_and_saved(wine):
     for draw in every_display(wine):
         display = draw()
@@ -171,7 +172,6 @@ def test_without_matplotlib_the_extra_is_named(wine, monkeypatch):
             draw()
 
 
-@pytest.mark.slow
 def test_matplotlib_is_imported_when_a_plot_is_drawn():
     code = "import sys, apportion.plotting; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

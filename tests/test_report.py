@@ -63,6 +63,8 @@ from apportion.report._report_data import MOST_MAPS, answer_of, maps_of, rows_pe
 from apportion.report._row_map import MOST_ROWS, RowMap
 from apportion.report._verdict import agreement_of, verdict_on
 
+pytestmark = pytest.mark.slow
+
 ESTIMATORS = {
     "LPLLP": LPLLP(random_state=0),
     "LPLLP knn": LPLLP(KNNGraph(5), random_state=0),

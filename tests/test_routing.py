@@ -13,6 +13,8 @@ from sklearn.preprocessing import StandardScaler
 from apportion import LPLLP, KNNGraph, Totals
 from apportion.datasets import make_bags
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def routing():
@@ -34,7 +36,6 @@ def data(n_bags):
     return X, y, bags, totals
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n_bags", [5, 40])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_grid_search_over_rows(n_bags):

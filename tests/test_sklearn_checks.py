@@ -6,10 +6,13 @@ estimators do not claim to support.
 
 from __future__ import annotations
 
+import pytest
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from apportion import EMLLP, LPLLP, InvCal, LabelPropagation, MeanMap, PropSVM, WeightedKNN
+
+pytestmark = pytest.mark.slow
 
 
 @parametrize_with_checks(
