@@ -48,7 +48,7 @@ def test_quota_is_the_best_labeling_with_the_counts(seed, kind, n, c):
 def test_one_large_bag_of_many_classes_is_exact():
     """Large enough for prices, shortlists and chains to be needed."""
     rng = np.random.default_rng(0)
-    n, c = 3000, 6
+    n, c = 2000, 6
     F = rng.dirichlet(np.full(c, 0.3), n)
     labels = rng.choice(c, n, p=[0.5, 0.2, 0.1, 0.1, 0.07, 0.03])
     bags = match_bags(n, bags=np.zeros(n, int), proportions=Totals.from_labels(labels, np.zeros(n)))

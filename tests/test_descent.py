@@ -71,7 +71,7 @@ def random_bags(seed, n=30, c=3, intervals=False):
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**5), c=st.integers(2, 4), intervals=st.booleans())
 def test_accelerated_and_plain_reach_the_same_energy(seed, c, intervals):
-    graph, bags = random_bags(seed, c=c, intervals=intervals)
+    graph, bags = random_bags(seed, n=20, c=c, intervals=intervals)
     fast = solve(graph, bags, Settings(tol=1e-8, max_iter=5000, n_probes=0))
     slow = solve(graph, bags, Settings(solver="plain", tol=1e-8, max_iter=20000, n_probes=0))
     assert fast.converged
@@ -109,7 +109,7 @@ def test_reported_numbers_are_the_recomputed_ones(seed, c, mu):
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**5), solver=st.sampled_from(["plain", "accelerated"]))
 def test_energy_never_rises(seed, solver):
-    graph, bags = random_bags(seed)
+    graph, bags = random_bags(seed, n=20)
     energies = solve(graph, bags, Settings(solver=solver, n_probes=0)).energies
     assert (np.diff(energies) <= 1e-9 * energies[0]).all()
 
@@ -373,7 +373,7 @@ def test_an_energy_flatter_than_rounding_soon_comes_to_its_end(gamma, alpha, sol
 @pytest.mark.slow
 def test_xor_needs_far_fewer_accelerated_iterations():
     fast = slow = 0
-    for seed in range(3):
+    for seed in range(2):
         X, y = make_xor(120, random_state=seed)
         bag, totals = make_bags(None, y, proportions=[0.6, 0.4, 0.5], random_state=seed)
         graph = KNNGraph().fit(X)
@@ -386,7 +386,7 @@ def test_xor_needs_far_fewer_accelerated_iterations():
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**5), c=st.integers(2, 4))
 def test_inexact_propagation_ends_where_exact_propagation_does(seed, c):
-    graph, bags = random_bags(seed, n=60, c=c)
+    graph, bags = random_bags(seed, n=40, c=c)
     loose = solve(graph, bags, Settings(n_probes=0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "_INEXACT", 1e-9)
