@@ -8,11 +8,11 @@ demo: .venv/runtime
 	$(BIN)/apportion demo --force
 
 test: .venv/dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2
 
 # The inner loop: what can be tested in less than a minute.
 test-quick: .venv/dev
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow"
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 -q -m "not slow"
 
 # The tests of the report look at it in a browser that is installed; they skip where there is none.
 browser:
