@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apportion import LPLLP, Totals
+from apportion._io.label_table import joined_codes
 from apportion.exceptions import SupervisionError
-from apportion.labeling.rows import REASONS, Supervision, joined_codes, label_rows
+from apportion.labeling.rows import REASONS, Supervision, label_rows
 
 COUNTS = {"mon": {"a": 2, "b": 4}, "tue": {"a": 4, "b": 2}, "wed": {"a": 3, "b": 3}}
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from apportion._io.feature_recipe import Recipe
 from apportion._io.file_kinds import require_file
+from apportion._io.label_table import joined_codes
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.exceptions import FileError, SavedModelError, counted, hint
@@ -18,7 +19,7 @@ from apportion.labeling._features import missing_notes
 from apportion.labeling._source import SourceTable, source_table
 from apportion.labeling._summary import labels_summary, uncertain_notes
 from apportion.labeling._supervised import row_times
-from apportion.labeling.rows import RowLabels, joined_codes, places_among, uncertain_rows
+from apportion.labeling.rows import RowLabels, places_among, uncertain_rows
 from apportion.labeling.table import PredictedTable
 from apportion.persistence import SavedModel, load_model
 from apportion.supervision.diary.column_roles import ColumnTable, located_rows

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from apportion._core.decode import Decoding
 from apportion._core.uniqueness import unsupervised_rows
 from apportion._io.identifiers import is_missing
-from apportion._io.label_table import joined_codes as joined_codes
+from apportion._io.label_table import joined_codes
 from apportion._utils.progress import several_runs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, joined_reports, report_bags

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from apportion._io.label_table import joined_codes
 from apportion._utils.typing import AnyArray, IntArray
 from apportion.bag_report import BagReport
 from apportion.estimators._base import BagClassifier
@@ -16,7 +17,7 @@ from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import counted, plural
 from apportion.graphs import Graph
 from apportion.labeling._summary import Run
-from apportion.labeling.rows import RowLabels, joined_codes, places_among, reasons_of
+from apportion.labeling.rows import RowLabels, places_among, reasons_of
 from apportion.plotting._window_times import Times
 from apportion.report._row_map import MOST_ROWS, RowMap, map_of_graph
 from apportion.supervision.diagnosis import Diagnosis
