@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-quick check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-report benchmark-diaries benchmark-startup picture screenshots demo-cluster benchmark-cluster clean
+.PHONY: demo test test-quick check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-tables benchmark-report benchmark-diaries benchmark-startup picture screenshots demo-cluster benchmark-cluster clean
 
 demo: .venv/runtime
 	$(BIN)/apportion demo --force
@@ -55,6 +55,11 @@ benchmark-speed: .venv/dev
 benchmark-methods: .venv/dev
 	$(BIN)/python benchmarks/psvm_reference.py
 	$(BIN)/python benchmarks/methods.py
+
+# Both resume; all of it takes hours.
+benchmark-tables: .venv/dev
+	$(BIN)/python benchmarks/tables.py
+	$(BIN)/python benchmarks/natural.py
 
 benchmark-report: .venv/dev
 	$(BIN)/python benchmarks/report.py $(if $(SPHERE),--sphere $(SPHERE))
