@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -123,6 +125,21 @@ def test_two_classes_are_two_of_several():
     logits = np.hstack([np.zeros((90, 1)), X[:, :1]])
     assert both(logits)[0] == pytest.approx(value)
     np.testing.assert_allclose(both(logits)[1][:, 1:], gradient, atol=1e-12)
+
+
+@pytest.mark.parametrize("c", [2, 3])
+def test_a_bag_counts_by_its_certainty(c):
+    X, y = three(2)
+    bags = np.arange(90) % 9
+    known = known_bags(match_bags(90, None, bags, Totals.from_labels(y % c, bags)))
+    certainty = np.tile(np.linspace(0.1, 1.0, 9)[:, None], (1, c))
+    logits = X[:, : 1 if c == 2 else c]
+    value, gradient = class_counts(replace(known, certainty=certainty), 0.01)(logits)
+    by_row = class_counts(known, 0.01)(logits)[1]
+    np.testing.assert_allclose(gradient, certainty[bags, :1] * by_row)
+    alone = [np.tile(np.eye(9)[:, [k]], (1, c)) for k in range(9)]
+    parts = [class_counts(replace(known, certainty=only), 0.01)(logits)[0] for only in alone]
+    assert value == pytest.approx(certainty[:, 0] @ parts)
 
 
 def test_bags_that_depend_on_the_features_do_not_mislead():

@@ -118,7 +118,9 @@ def count_posterior(
 
     In bags up to `exact_rows` rows it is exact. In larger ones it is σ(logit p_i + λ), with the λ
     per bag at which the posteriors sum to the count: the limit of large bags. The posteriors of a
-    bag sum to its count either way. Rows in no bag keep their p_i.
+    bag sum to its count either way, if that is a whole number; of another count in a small bag they
+    are those of its two neighbors, averaged by their probabilities. Rows in no bag keep their p_i.
+    Of several classes, ask for each against the rest, and normalize.
 
     Examples
     --------
