@@ -33,6 +33,7 @@ from apportion import (
     EMLLP,
     LPLLP,
     AnchorGraph,
+    CountLogistic,
     InvCal,
     KNNGraph,
     MeanMap,
@@ -58,6 +59,8 @@ ESTIMATORS: dict[str, Any] = {
     "InvCal rbf": InvCal("rbf"),
     "MeanMap": MeanMap(),
     "MeanMap rbf": MeanMap("rbf"),
+    "CountLogistic": CountLogistic(),
+    "CountLogistic rbf": CountLogistic("rbf"),
     "PropSVM": PropSVM(n_starts=2, random_state=0),
     "EMLLP": EMLLP(random_state=0),
 }

@@ -289,3 +289,16 @@ def nearest_neighbors_vote(W, prior):
     for i in range(len(W)):
         F[i] = sum(W[i, j] * prior[j] for j in range(len(W))) / W[i].sum()
     return F
+
+
+def posterior_given_count(logits, count):
+    """Return log P(Σ y = count) and P(y_i = 1 | count), by a sum over all labelings."""
+    logs, labelings = [], []
+    for y in itertools.product((0, 1), repeat=len(logits)):
+        if sum(y) == count:
+            signs = 2.0 * np.array(y) - 1.0
+            logs.append(-np.logaddexp(0.0, -signs * logits).sum())
+            labelings.append(y)
+    largest = max(logs)
+    shares = np.exp(np.array(logs) - largest)
+    return largest + np.log(shares.sum()), shares @ np.array(labelings) / shares.sum()

@@ -24,6 +24,7 @@ from apportion import (
     LPLLP,
     AnchorGraph,
     BagDesignWarning,
+    CountLogistic,
     InvCal,
     KNNGraph,
     LabelPropagation,
@@ -55,6 +56,8 @@ ESTIMATORS = {
     "MeanMap": MeanMap(),
     "MeanMap rbf": MeanMap("rbf"),
     "MeanMap poly": MeanMap("poly", coef0=1.0),
+    "CountLogistic": CountLogistic(),
+    "CountLogistic rbf": CountLogistic("rbf"),
     "EMLLP": EMLLP(tol=1e-2, random_state=0),
     "EMLLP forest": EMLLP(RandomForestClassifier(5), max_iter=3, random_state=0),
 }

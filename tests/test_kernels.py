@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
 
-from apportion import InvCal, MeanMap, PropSVM, Totals
+from apportion import CountLogistic, InvCal, MeanMap, PropSVM, Totals
 from apportion.estimators import _kernels as kernels
 from apportion.estimators._inductive import known_bags
 from apportion.estimators._kernels import (
@@ -127,7 +127,7 @@ def fitted(model, rows=X):
     return model.fit(rows, bags=np.arange(50) % 5, proportions=totals)
 
 
-@pytest.mark.parametrize("estimator", [InvCal, MeanMap, PropSVM])
+@pytest.mark.parametrize("estimator", [CountLogistic, InvCal, MeanMap, PropSVM])
 def test_precomputed_and_callable_kernels_are_the_named_ones(estimator):
     extra = {"n_starts": 3} if estimator is PropSVM else {}
     named = fitted(estimator("rbf", C=1.0, gamma=0.2, random_state=0, **extra))
@@ -147,7 +147,7 @@ def test_precomputed_and_callable_kernels_are_the_named_ones(estimator):
         fitted(estimator("precomputed", **extra))
 
 
-@pytest.mark.parametrize("estimator", [InvCal, MeanMap, PropSVM])
+@pytest.mark.parametrize("estimator", [CountLogistic, InvCal, MeanMap, PropSVM])
 def test_coefficients_of_a_linear_kernel(estimator):
     model = fitted(estimator("linear", random_state=0))
     f = X @ model.coef_.T + model.intercept_
@@ -156,7 +156,7 @@ def test_coefficients_of_a_linear_kernel(estimator):
         fitted(estimator("rbf", random_state=0)).coef_  # noqa: B018
 
 
-@pytest.mark.parametrize("estimator", [InvCal, MeanMap, PropSVM])
+@pytest.mark.parametrize("estimator", [CountLogistic, InvCal, MeanMap, PropSVM])
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -231,7 +231,7 @@ def test_no_block_is_larger_than_the_limit(monkeypatch):
     assert largest <= 400
 
 
-@pytest.mark.parametrize("estimator", [InvCal, MeanMap, PropSVM])
+@pytest.mark.parametrize("estimator", [CountLogistic, InvCal, MeanMap, PropSVM])
 def test_a_precomputed_kernel_is_not_kept(estimator):
     whole = rbf_kernel(X, gamma=0.2)
     model = fitted(estimator("precomputed", random_state=0), whole)
@@ -272,11 +272,11 @@ def test_a_kernel_of_the_users_sees_the_rows_as_they_are():
         return np.sqrt(a) @ np.sqrt(b).T
 
     rows = np.random.default_rng(0).integers(0, 9, (50, 3)).astype(float)
-    for estimator in (InvCal, MeanMap, PropSVM):
+    for estimator in (CountLogistic, InvCal, MeanMap, PropSVM):
         fitted(estimator(counts, random_state=0), rows).predict(rows)
 
 
-@pytest.mark.parametrize("estimator", [InvCal, MeanMap, PropSVM])
+@pytest.mark.parametrize("estimator", [CountLogistic, InvCal, MeanMap, PropSVM])
 def test_linear_coefficients_are_those_of_the_rows_as_they_are(estimator):
     model = fitted(estimator("linear", random_state=0), X + 100.0)
     np.testing.assert_allclose(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from apportion.estimators import (
         EMLLP,
         LPLLP,
+        CountLogistic,
         InvCal,
         LabelPropagation,
         MeanMap,
@@ -48,6 +49,7 @@ __all__ = [
     "AnchorGraph",
     "BagDesignWarning",
     "BagReport",
+    "CountLogistic",
     "Diagnosis",
     "DiaryError",
     "DuplicateRowsWarning",
@@ -80,7 +82,7 @@ __all__ = [
 _DEFINED_IN = {
     "bag_report": "BagReport",
     "supervision.diagnosis": "Diagnosis diagnose",
-    "estimators": "EMLLP LPLLP InvCal LabelPropagation MeanMap PropSVM WeightedKNN",
+    "estimators": "CountLogistic EMLLP LPLLP InvCal LabelPropagation MeanMap PropSVM WeightedKNN",
     "exceptions": "AmbiguousTotalsWarning BagDesignWarning DiaryError DuplicateRowsWarning "
     "FileError InputError IsolatedRowsWarning MissedNeighborsWarning OutputError SavedModelError "
     "SupervisionError",
