@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         LPLLP,
         InvCal,
         LabelPropagation,
+        LaplacianMeanMap,
         MeanMap,
         PropSVM,
         WeightedKNN,
@@ -57,6 +58,7 @@ __all__ = [
     "IsolatedRowsWarning",
     "KNNGraph",
     "LabelPropagation",
+    "LaplacianMeanMap",
     "MeanMap",
     "MissedNeighborsWarning",
     "OutputError",
@@ -80,7 +82,8 @@ __all__ = [
 _DEFINED_IN = {
     "bag_report": "BagReport",
     "supervision.diagnosis": "Diagnosis diagnose",
-    "estimators": "EMLLP LPLLP InvCal LabelPropagation MeanMap PropSVM WeightedKNN",
+    "estimators": "EMLLP LPLLP InvCal LabelPropagation LaplacianMeanMap MeanMap PropSVM "
+    "WeightedKNN",
     "exceptions": "AmbiguousTotalsWarning BagDesignWarning DiaryError DuplicateRowsWarning "
     "FileError InputError IsolatedRowsWarning MissedNeighborsWarning OutputError SavedModelError "
     "SupervisionError",
