@@ -38,8 +38,10 @@ def known(X, bags, totals):
 @pytest.mark.parametrize("cells", [2**21, 1])
 def test_class_means_are_the_literal_least_squares(smoothing, ridge, cells, monkeypatch):
     monkeypatch.setattr(laplacian_mean_map, "_BLOCK_CELLS", cells)
-    X, _, bags, totals = drifting(0)
-    found = known(X, bags, totals)
+    X, y, bags, _ = drifting(0)
+    kept = np.random.default_rng(0).random(120) < 0.6  # bags of different sizes
+    X, bags = X[kept], bags[kept]
+    found = known(X, bags, Totals.from_labels(y[kept], bags))
     means = found.groups.averages() @ X
     ties = bag_ties(means, 4)
     literal = tied_class_means(
@@ -50,6 +52,14 @@ def test_class_means_are_the_literal_least_squares(smoothing, ridge, cells, monk
     ours = smooth_class_means(X, found, ties, ridge, smoothing, 5000)
     assert ours.converged
     np.testing.assert_allclose(ours.means, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("smoothing", [1e-6, 1.0, 1e6])
+def test_few_steps_are_needed_however_strong_the_ties(smoothing):
+    X, _, bags, totals = drifting(10, n=4000, n_bags=400)
+    found = known(X, bags, totals)
+    ties = bag_ties(found.groups.averages() @ X, 2)
+    assert smooth_class_means(X, found, ties, 1.0, smoothing, 5000).n_iter < 60
 
 
 def test_ties_are_symmetric_and_reach_every_bag():
