@@ -167,7 +167,7 @@ def measure(labels_of: Callable[[Problem], Any], problem: Problem, limit: float)
         result["accuracy"] = float(np.mean(labels == problem.new_y))
         result["f1"] = float(f1_score(problem.new_y, labels, zero_division=0))
     except TimeoutError as error:
-        result["stopped"] = str(error)
+        result |= {"stopped": str(error), "limit": limit}
     except Exception as error:  # one method that fails must not cost the others
         result["stopped"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
     result["cpu"] = round(time.process_time() - cpu, 2)
@@ -190,7 +190,9 @@ def read_results(path: Path) -> dict[Key, Result]:
 def run(arguments: argparse.Namespace, fits: list[Key]) -> dict[Key, Result]:
     """Return the results of all fits, after measuring those that are missing."""
     results = read_results(arguments.results)
-    missing = [key for key in fits if arguments.again or "accuracy" not in results.get(key, {})]
+    missing = [
+        key for key in fits if arguments.again or not settled(results.get(key), arguments.limit)
+    ]
     if not missing:
         return results
     arguments.results.parent.mkdir(parents=True, exist_ok=True)
@@ -212,6 +214,11 @@ def run(arguments: argparse.Namespace, fits: list[Key]) -> dict[Key, Result]:
     return results
 
 
+def settled(result: Result | None, limit: float) -> bool:
+    """Return whether a fit is done, or was stopped at no less than this limit."""
+    return result is not None and ("accuracy" in result or result.get("limit", 0.0) >= limit)
+
+
 def time_left(missing: list[Key], results: dict[Key, Result], limit: float) -> float:
     """Return the seconds of the fits that are missing, each like those of its method so far."""
     walls: dict[str, list[float]] = {}
@@ -231,8 +238,8 @@ def scores(results: list[Result]) -> str:
 
 def print_table(names: list[str], shown: list[str], seeds: list[int], results: Any) -> None:
     """Print the best published accuracy of every set, and accuracy | F1 of every method."""
-    width = 2 + max(16, *map(len, shown))
-    print(f"\nTest accuracy | F1, seeds: {len(seeds)} (mean); published: the best of 8")
+    width = 2 + max(17, *map(len, shown))
+    print(f"\nTest accuracy | F1, means of {len(seeds)} seeds or (fewer); published: the best of 8")
     print(f"{'':22}{'published':>18}" + "".join(f"{method:>{width}}" for method in shown))
     for name in names:
         best = max(PUBLISHED[name])
@@ -240,7 +247,9 @@ def print_table(names: list[str], shown: list[str], seeds: list[int], results: A
         line = f"{name:22}{f'{peer} {best:.3f}':>18}"
         for method in shown:
             of_method = [results[k] for s in seeds if (k := (name, method, s)) in results]
-            line += f"{scores(of_method)[: width - 2]:>{width}}"
+            n_done = sum("accuracy" in result for result in of_method)
+            some = f" ({n_done})" if 0 < n_done < len(seeds) else ""
+            line += f"{scores(of_method)[: width - 2] + some:>{width}}"
         print(line)
     cpu = [[r["cpu"] for k, r in results.items() if k[1] == m and k[0] in names] for m in shown]
     cells = [f"{np.mean(seconds):.1f}" if seconds else "" for seconds in cpu]
