@@ -49,7 +49,8 @@ class LaplacianMeanMap(MeanMap):
     smoothing : float, default=100.0
         How strongly the class means of similar bags are drawn towards each other, in rows: a larger
         bag deviates from the bags around it. The larger, the closer to `MeanMap`. The default is
-        the smallest value that lost nothing against it on 15 tables in random bags.
+        the smallest of four values whose rule was on average as accurate on 15 tables in random
+        bags.
     n_neighbors : int, default=10
         The number of most similar bags that a bag is tied to.
     gamma : "scale" or float, default="scale"
