@@ -302,3 +302,31 @@ def posterior_given_count(logits, count):
     largest = max(logs)
     shares = np.exp(np.array(logs) - largest)
     return largest + np.log(shares.sum()), shares @ np.array(labelings) / shares.sum()
+
+
+def tied_class_means(means, shares, weights, ties, smoothing, ridge):
+    """The class means of every bag and, last, of the hub: least squares, a row per square.
+
+    `ties` are the similarities of all pairs of bags and the hub.
+    """
+    K, c = shares.shape
+    overall = weights @ means / weights.sum()
+    rows, right = [], []
+
+    def add_square(weight, terms, value):
+        row = np.zeros((K + 1, c))
+        for (k, h), factor in terms.items():
+            row[k, h] = factor
+        rows.append(np.sqrt(weight) * row.ravel())
+        right.append(np.sqrt(weight) * value)
+
+    for k in range(K):
+        add_square(weights[k], {(k, h): shares[k, h] for h in range(c)}, means[k])
+    for h in range(c):
+        for k in range(K + 1):
+            for other in range(k):
+                add_square(
+                    smoothing * ties[k, other], {(k, h): 1.0, (other, h): -1.0}, 0.0 * overall
+                )
+        add_square(ridge, {(K, h): 1.0}, overall)
+    return np.linalg.lstsq(np.array(rows), np.array(right), rcond=None)[0].reshape(K + 1, c, -1)

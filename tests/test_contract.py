@@ -28,6 +28,7 @@ from apportion import (
     InvCal,
     KNNGraph,
     LabelPropagation,
+    LaplacianMeanMap,
     MeanMap,
     PropSVM,
     RBFGraph,
@@ -58,6 +59,8 @@ ESTIMATORS = {
     "MeanMap poly": MeanMap("poly", coef0=1.0),
     "CountLogistic": CountLogistic(),
     "CountLogistic rbf": CountLogistic("rbf"),
+    "LaplacianMeanMap": LaplacianMeanMap(),
+    "LaplacianMeanMap rbf": LaplacianMeanMap("rbf", smoothing=10.0),
     "EMLLP": EMLLP(tol=1e-2, random_state=0),
     "EMLLP forest": EMLLP(RandomForestClassifier(5), max_iter=3, random_state=0),
 }
@@ -408,7 +411,7 @@ def test_large_and_small_float32(name, size):
 @every_estimator
 def test_infinite_parameters_are_refused(name):
     X, _, bags, totals = blobs(19)
-    for parameter in ("C_p", "ridge", "epsilon", "degree", "coef0", "tol", "alpha"):
+    for parameter in ("C_p", "ridge", "smoothing", "epsilon", "degree", "coef0", "tol", "alpha"):
         if parameter in ESTIMATORS[name].get_params():
             model = clone(ESTIMATORS[name]).set_params(**{parameter: np.inf})
             with pytest.raises(ValueError, match=f"The '{parameter}' parameter of"):

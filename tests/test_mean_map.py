@@ -87,7 +87,7 @@ def test_the_automatic_c_grows_with_what_is_known():
     mixed = known_bags(match_bags(80, None, bags, totals))
     single = known_bags(match_bags(80, y))
     variance = X.var(axis=0).sum()
-    assert default_c(X, single) == pytest.approx(np.sqrt(80) / (0.2 * variance * 80))
+    assert default_c(X, single) == pytest.approx(80 / (0.3 * variance * 80))
     assert default_c(X, mixed) < default_c(X, single)
     for kernel in ("linear", "rbf"):
         plain = MeanMap(kernel).fit(X, bags=bags, proportions=totals)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         CountLogistic,
         InvCal,
         LabelPropagation,
+        LaplacianMeanMap,
         MeanMap,
         PropSVM,
         WeightedKNN,
@@ -59,6 +60,7 @@ __all__ = [
     "IsolatedRowsWarning",
     "KNNGraph",
     "LabelPropagation",
+    "LaplacianMeanMap",
     "MeanMap",
     "MissedNeighborsWarning",
     "OutputError",
@@ -82,7 +84,8 @@ __all__ = [
 _DEFINED_IN = {
     "bag_report": "BagReport",
     "supervision.diagnosis": "Diagnosis diagnose",
-    "estimators": "CountLogistic EMLLP LPLLP InvCal LabelPropagation MeanMap PropSVM WeightedKNN",
+    "estimators": "CountLogistic EMLLP InvCal LPLLP LabelPropagation LaplacianMeanMap "
+    "MeanMap PropSVM WeightedKNN",
     "exceptions": "AmbiguousTotalsWarning BagDesignWarning DiaryError DuplicateRowsWarning "
     "FileError InputError IsolatedRowsWarning MissedNeighborsWarning OutputError SavedModelError "
     "SupervisionError",

@@ -4,6 +4,7 @@ from apportion.estimators.count_logistic import CountLogistic
 from apportion.estimators.em_llp import EMLLP
 from apportion.estimators.inv_cal import InvCal
 from apportion.estimators.label_propagation import LabelPropagation
+from apportion.estimators.laplacian_mean_map import LaplacianMeanMap
 from apportion.estimators.lp_llp import LPLLP
 from apportion.estimators.mean_map import MeanMap
 from apportion.estimators.prop_svm import PropSVM
@@ -15,6 +16,7 @@ __all__ = [
     "CountLogistic",
     "InvCal",
     "LabelPropagation",
+    "LaplacianMeanMap",
     "MeanMap",
     "PropSVM",
     "WeightedKNN",
