@@ -32,9 +32,9 @@ _LEAST_PROBABILITY = 1e-3
 """The least probability of a regressor's prediction. A forest may answer 0, which no total of a
 bag could raise, after a few hundred rows."""
 
-_GRID = 2.0**-24
-"""Regressors see soft labels as multiples of this, so that sums of them are exact: equally good
-splits are then equal in any order of rows and classes."""
+_GRID = 2.0**-20
+"""Regressors see targets as multiples of this, so that sums of them are exact: equally good splits
+are then equal in any order of rows and classes. So are equal predictions, which are rounded too."""
 
 
 class Rule:
@@ -51,7 +51,7 @@ class Rule:
         self.learner = clone(learner)
         if self.regresses:
             self.learner = _for_outputs(self.learner, self.n_classes)
-            self.learner.fit(X, _outputs(np.round(F / _GRID) * _GRID))
+            self.learner.fit(X, _outputs(F))
         else:
             self._classify(X, F)
 
@@ -240,7 +240,9 @@ def debiased_targets(bags: KnownBags, overall: FloatArray) -> FloatArray:
 def _regressor(learner: Any, X: FloatArray, W: FloatArray, weights: FloatArray) -> Any:
     """Return a function from rows to targets, fitted with weights where the learner takes them."""
     regressor = _for_outputs(clone(learner), W.shape[1])
-    weighting = {_weight_parameter(regressor): weights} if takes_weights(regressor) else {}
+    # Powers of two, near enough to the weights, keep weighted sums exact: see `_GRID`.
+    near = 2.0 ** np.round(np.log2(np.maximum(weights, 1e-300)))
+    weighting = {_weight_parameter(regressor): near} if takes_weights(regressor) else {}
     with sklearn.config_context(enable_metadata_routing=False):
         regressor.fit(X, _outputs(W), **weighting)
     return lambda rows: _all_columns(regressor.predict(rows), W.shape[1])
@@ -248,12 +250,13 @@ def _regressor(learner: Any, X: FloatArray, W: FloatArray, weights: FloatArray) 
 
 def _outputs(F: FloatArray) -> FloatArray:
     """Return what a regressor is fitted to: of two classes, the column of the second."""
-    return np.ascontiguousarray(F[:, 1]) if F.shape[1] == 2 else F
+    rounded = np.round(F / _GRID) * _GRID
+    return np.ascontiguousarray(rounded[:, 1]) if F.shape[1] == 2 else rounded
 
 
 def _all_columns(predictions: FloatArray, n_classes: int) -> FloatArray:
     """Return one column per class from what a regressor predicts."""
-    P = predictions.reshape(len(predictions), -1)
+    P = np.round(predictions.reshape(len(predictions), -1) / _GRID) * _GRID
     return np.hstack([1.0 - P, P]) if n_classes == 2 else P
 
 

@@ -37,10 +37,10 @@ _MANY_ROWS = 2000
 _FAR = 1e3
 """A feature whose mean is this many standard deviations from 0 is centered."""
 
-_FOLDS = 4
+_FOLDS = 8
 """The number of folds of whole bags."""
 
-_ROUNDS = 6
+_ROUNDS = 3
 """The number of rounds with cross-fitting. Each round sharpens the soft labels: with more rounds,
 they become surer, no more accurate."""
 
@@ -83,7 +83,7 @@ class EMLLP(InductiveClassifier):
         centered, because trees work in single precision; a pipeline sees all features as they are.
     cross_fit : int, optional
         The number of folds of whole bags, each predicted by a rule that was fitted to the others;
-        0 = one rule for all. By default, 4 for `"trees"`, `"boosting"` and regressors, else 0.
+        0 = one rule for all. By default, 8 for `"trees"`, `"boosting"` and regressors, else 0.
         There are no more folds than bags. A row whose label is given counts as a bag of its own.
         Rows without known totals are not learned from, and take the mean of all rules.
     start : {"mean_map", "debiased"}, array of shape (n_samples, n_classes), estimator or None
@@ -97,7 +97,7 @@ class EMLLP(InductiveClassifier):
         The power of the probabilities before they are reconciled for the next round. By default, 2
         with cross-fitting, else 1.
     max_iter : int, optional
-        The largest number of rounds. By default, 6 with cross-fitting, else 200.
+        The largest number of rounds. By default, 3 with cross-fitting, else 200.
     tol : float, default=1e-4
         Stop when a round moves at most this share of the soft labels' mass to other classes; or at
         most 2 % and no less than three rounds before, because trees do not converge further.
@@ -192,7 +192,7 @@ class EMLLP(InductiveClassifier):
         in_bins = isinstance(learner, str) and learner != "logistic"
         self._bins = QuantileBins().fit(X) if in_bins else None
         self._center = None if in_bins or isinstance(learner, Pipeline) else _far_center(X)
-        learner = seeded(_learner(learner, len(X)), seed)
+        learner = seeded(_learner(learner, *X.shape), seed)
         n_folds = self.cross_fit
         if n_folds is None:
             n_folds = _FOLDS if in_bins or is_regressor(learner) else 0
@@ -233,7 +233,7 @@ class EMLLP(InductiveClassifier):
         if self.start == "debiased":
             if self.estimator == "trees" or not is_regressor(learner):
                 bag_size = int(np.median(bags.groups.sizes)) if len(bags.ids) else 1
-                learner = seeded(_trees(len(X), leaf=max(_LEAF, bag_size // 2)), seed)
+                learner = seeded(_trees(len(X), X.shape[1], max(_LEAF, bag_size // 2)), seed)
             return debiased_start(Z, bags, learner, folds)
         first = MeanMap()
         scaled = StandardScaler().fit_transform(centered(X, center_of(X)))
@@ -256,24 +256,28 @@ class EMLLP(InductiveClassifier):
         return in_order
 
 
-def _learner(estimator: Any, n_samples: int) -> Any:
+def _learner(estimator: Any, n_samples: int, n_features: int) -> Any:
     """Return a learner that is not fitted, from itself or its name."""
     if estimator == "logistic":
         return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     if estimator == "boosting":
         return HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=15, early_stopping=False)
     if estimator == "trees":
-        return _trees(n_samples)
+        return _trees(n_samples, n_features)
     return clone(estimator)
 
 
-def _trees(n_samples: int, leaf: int = _LEAF) -> Any:
-    """Return extremely randomized trees, with leaves of at least so many rows."""
+def _trees(n_samples: int, n_features: int, leaf: int = _LEAF) -> Any:
+    """Return extremely randomized trees, with leaves of at least so many rows.
+
+    A split is the best of a third of the features, of two at least: a split among one is drawn
+    without regard to the soft labels.
+    """
     drawn = {"bootstrap": True, "max_samples": _ROWS_PER_TREE / n_samples}
     return ExtraTreesRegressor(
         _TREES,
         min_samples_leaf=leaf,
-        max_features=1 / 3,
+        max_features=min(max(1 / 3, 2 / n_features), 1.0),
         **(drawn if n_samples > _ROWS_PER_TREE else {}),
     )
 
