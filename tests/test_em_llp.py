@@ -6,19 +6,33 @@ import numpy as np
 import pytest
 import sklearn
 from scipy.special import rel_entr
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+)
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from apportion import EMLLP, MeanMap, PropSVM, Totals
-from apportion.estimators.em_llp import QuantileBins, Rule, expectation_maximization
+from apportion._core.projection import reconcile
+from apportion._utils.progress import progress_callback
+from apportion.datasets import make_xor
+from apportion.estimators._cross_fitting import (
+    QuantileBins,
+    Rule,
+    debiased_targets,
+    expectation_maximization,
+    folds_of,
+)
+from apportion.estimators._inductive import known_bags
 from apportion.supervision.bags import match_bags
 from test_inv_cal import clouds
 
@@ -134,7 +148,7 @@ def test_the_default_learner_goes_by_size():
     assert isinstance(small.estimator_[-1], LogisticRegression)
     X, y, bags, totals = clouds(4, n=2400, n_bags=80)
     large = EMLLP(random_state=0, max_iter=2, tol=1.0).fit(X, bags=bags, proportions=totals)
-    assert isinstance(large.estimator_[-1], HistGradientBoostingClassifier)
+    assert isinstance(large.estimator_, ExtraTreesRegressor)
     assert large.score(X, y) > 0.7
 
 
@@ -229,3 +243,228 @@ def test_every_round_keeps_the_totals():
     assert len(learner.seen) == 4
     for _, labels, weights in learner.seen[1:]:
         assert weights[labels == 1].sum() == pytest.approx(matched.lower[:, 1].sum())
+
+
+class Probe(RegressorMixin, BaseEstimator):
+    """A regressor that answers means and remembers which rows it was fitted to and asked about."""
+
+    seen: list
+
+    def __init__(self, seen=None):
+        self.seen = seen
+
+    def fit(self, X, y):
+        self.fitted_ = set(X[:, 0].astype(int).tolist())
+        self.mean_ = np.mean(y, axis=0)
+        return self
+
+    def predict(self, X):
+        self.seen.append((self.fitted_, set(X[:, 0].astype(int).tolist())))
+        return np.tile(self.mean_, (len(X),) + (1,) * np.ndim(self.mean_))
+
+    def __sklearn_clone__(self):
+        return Probe(self.seen)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def cross_fitted(seed=0, n=60, n_bags=6, c=2):
+    """Return rows numbered by their first feature, and bags, some rows of which are in none."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % c
+    X = np.column_stack([np.arange(n), rng.normal(size=n) + 3.0 * y])
+    return X, y, rng.permutation(np.arange(n) % n_bags)
+
+
+@pytest.mark.parametrize("start", ["mean_map", "debiased"])
+@pytest.mark.parametrize("c", [2, 3])
+def test_no_learner_sees_the_bags_that_it_is_asked_about(start, c):
+    X, y, bags = cross_fitted(c=c)
+    totals = Totals.from_labels(y, bags)
+    lower, upper = totals.lower.copy(), totals.upper.copy()
+    lower[5], upper[5] = 0.0, 1.0  # nothing is known of bag 5
+    ids = [None if i < 5 else int(k) for i, k in enumerate(bags)]
+    partial = [0, *[None] * 59]
+    probe = Probe([])
+    model = EMLLP(probe, cross_fit=3, start=start, max_iter=2, random_state=0)
+    known = Totals.from_intervals(lower, upper)
+    model.fit(X, partial, bags=ids, proportions=known)
+    assert len(probe.seen) == 3 * (3 if start == "debiased" else 2)
+    unknown = {i for i in range(60) if i and (i < 5 or bags[i] == 5)}
+    for fitted, asked in probe.seen:
+        assert not fitted & unknown
+        assert unknown <= asked
+        assert not {bags[i] for i in fitted - {0}} & {bags[i] for i in asked - unknown - {0}}
+    for start_of_round in range(0, len(probe.seen), 3):
+        fold = probe.seen[start_of_round : start_of_round + 3]
+        assert set().union(*(asked for _, asked in fold)) == set(range(60))
+        assert sum(0 in asked for _, asked in fold) == 1
+
+
+def test_folds_are_balanced_and_no_more_than_bags():
+    sizes = np.repeat(np.arange(12), np.arange(12) + 1)
+    matched = match_bags(len(sizes), None, sizes, np.full(12, 0.5))
+    folds = folds_of(matched, 4)
+    assert np.ptp(np.bincount(folds.of_row)) <= 3
+    assert folds_of(matched, 40).n_folds == 12
+    assert folds_of(match_bags(3, None, [0, 0, 0], [0.5]), 4).n_folds == 1
+
+
+def test_one_bag_is_not_cross_fitted():
+    X, y, _, _ = clouds(0)
+    one = EMLLP("trees", max_iter=2, tol=1.0, random_state=0)
+    one.fit(X, bags=np.zeros(80, int), proportions=[y.mean()])
+    assert one.held_out_proba_ is None
+    assert one.label_distributions_[:, 1].sum() == pytest.approx(y.sum())
+
+
+def test_soft_labels_are_the_reconciled_probabilities_of_rules_that_saw_other_bags():
+    X, y, bags, totals = clouds(1, n=160, n_bags=16)
+    model = EMLLP("trees", cross_fit=4, random_state=0).fit(X, bags=bags, proportions=totals)
+    matched = match_bags(160, None, bags, totals)
+    expected = reconcile(model.held_out_proba_, matched)
+    np.testing.assert_allclose(model.label_distributions_, expected, atol=1e-12)
+    assert np.abs(model.held_out_proba_ - model.predict_proba(X)).max() > 0.05
+    assert (model.transduction_ == y).mean() > 0.75
+    plain = EMLLP("logistic").fit(X, bags=bags, proportions=totals)
+    assert plain.held_out_proba_ is None
+
+
+def test_sharpened_soft_labels_are_reconciled_powers():
+    X, _, bags, totals = clouds(2)
+    matched = match_bags(80, None, bags, totals)
+    start = MeanMap().fit(X, bags=bags, proportions=totals).label_distributions_
+    learner, folds = Ridge(), folds_of(matched, 4)
+    end = expectation_maximization(
+        X, matched, learner, start, tol=0.0, max_iter=1, folds=folds, sharpness=3.0
+    )
+    P = np.zeros((80, 2))
+    for fold in range(4):
+        mine = folds.of_row == fold
+        P[mine, 1] = Ridge().fit(X[~mine], start[~mine, 1]).predict(X[mine]).clip(0.001, 0.999)
+    P[:, 0] = 1.0 - P[:, 1]
+    np.testing.assert_allclose(end.held_out, P, atol=2e-3)
+    np.testing.assert_allclose(end.F, reconcile(end.held_out**3, matched), atol=1e-12)
+
+
+def test_labels_that_every_rule_confirms_stay():
+    """A fixed point of sharpening: hard labels that keep the totals, far apart in the features."""
+    X, y, bags = cross_fitted()
+    X = 100.0 * y[:, None] + X[:, 1:]
+    totals = Totals.from_labels(y, bags)
+    matched = match_bags(60, None, bags, totals)
+    learner = DecisionTreeRegressor(max_depth=1)
+    end = expectation_maximization(
+        X,
+        matched,
+        learner,
+        np.eye(2)[y],
+        tol=1e-4,
+        max_iter=9,
+        folds=folds_of(matched, 3),
+        sharpness=2.0,
+    )
+    assert end.converged
+    assert len(end.moves) == 1
+    np.testing.assert_allclose(end.F, np.eye(2)[y], atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [2, 10])
+def test_debiased_targets_are_right_on_average_in_random_bags(size):
+    rng = np.random.default_rng(size)
+    n = 60_000
+    x = rng.random(n)
+    y = (rng.random(n) < 0.2 + 0.6 * x).astype(int)
+    bags = rng.permutation(np.arange(n) // size)
+    matched = match_bags(n, None, bags, Totals.from_labels(y, bags))
+    w = debiased_targets(known_bags(matched), matched.overall)
+    np.testing.assert_allclose(w.sum(axis=1), 1.0)
+    for low in (0.0, 0.25, 0.5, 0.75):
+        part = (low <= x) & (x < low + 0.25)
+        error = w[part, 1].mean() - (0.2 + 0.6 * (low + 0.125))
+        assert abs(error) < 4.0 * np.sqrt(size * 0.25 / part.sum())
+    labeled = match_bags(3, [1, 0, None], [0, 0, 0], [2 / 3])
+    w = debiased_targets(known_bags(labeled), labeled.overall)
+    np.testing.assert_allclose(w, [[0, 1], [1, 0], [0, 1]])
+
+
+def test_debiased_start_finds_what_no_line_can():
+    X, y = make_xor(600, random_state=0)
+    bags = np.random.default_rng(0).permutation(np.arange(600) // 8)
+    totals = Totals.from_labels(y, bags)
+    model = EMLLP("trees", cross_fit=3, start="debiased", max_iter=2, random_state=0)
+    model.fit(X, bags=bags, proportions=totals)
+    assert (model.transduction_ == y).mean() > 0.95
+    line = MeanMap().fit(X, bags=bags, proportions=totals)
+    assert (line.transduction_ == y).mean() < 0.7
+
+
+@pytest.mark.parametrize("c", [2, 3])
+def test_regressors_and_classifiers_agree_on_easy_data(c):
+    X, y, bags = cross_fitted(c=c, n=120, n_bags=12)
+    X = X[:, 1:] + 7.0 * y[:, None]
+    totals = Totals.from_labels(y, bags)
+    learners = [
+        "logistic",
+        "trees",
+        "boosting",
+        DecisionTreeClassifier(min_samples_leaf=5),
+        DecisionTreeRegressor(min_samples_leaf=5),
+        GradientBoostingRegressor(n_estimators=10, min_samples_leaf=5),
+        make_pipeline(StandardScaler(), KNeighborsRegressor(5)),
+    ]
+    for learner in learners:
+        model = EMLLP(learner, cross_fit=4, random_state=0).fit(X, bags=bags, proportions=totals)
+        assert (model.transduction_ == y).mean() > 0.95
+        assert (model.predict(X) == y).mean() > 0.95
+
+
+@pytest.mark.parametrize("start", ["mean_map", "debiased"])
+def test_trees_do_not_depend_on_the_order_of_rows_bags_and_classes(start):
+    X, y, bags, totals = clouds(3, n=200, n_bags=20)
+    order = np.random.default_rng(0).permutation(200)
+    model = EMLLP("trees", cross_fit=3, start=start, max_iter=2, random_state=0)
+    whole = clone(model).fit(X, bags=bags, proportions=totals)
+    renamed = 19 - bags[order]
+    shuffled = clone(model).fit(X[order], bags=renamed, proportions=totals.lower[::-1, 1])
+    np.testing.assert_allclose(
+        shuffled.label_distributions_, whole.label_distributions_[order], atol=1e-6
+    )
+    np.testing.assert_allclose(shuffled.held_out_proba_, whole.held_out_proba_[order], atol=1e-6)
+    swapped = clone(model).fit(X, bags=bags, proportions=Totals.from_labels(1 - y, bags))
+    np.testing.assert_allclose(
+        swapped.label_distributions_[:, ::-1], whole.label_distributions_, atol=1e-6
+    )
+
+
+def test_cross_fitting_with_intervals_and_given_labels():
+    X, y, bags, totals = clouds(4, n=120, n_bags=10)
+    bounds = Totals.from_intervals((totals.lower - 0.1).clip(0), (totals.upper + 0.1).clip(0, 1))
+    partial = np.where(np.arange(120) < 6, y, None)
+    model = EMLLP("trees", cross_fit=4, start="debiased", random_state=0)
+    model.fit(X, partial, bags=bags, proportions=bounds)
+    np.testing.assert_array_equal(model.transduction_[:6], y[:6])
+    np.testing.assert_array_equal(model.label_distributions_[:6], np.eye(2)[y[:6]])
+    assert model.bag_report_.error("quota") == 0
+    assert (model.transduction_ == y).mean() > 0.75
+
+
+def test_rounds_are_reported():
+    X, _, bags, totals = clouds(5)
+    reports = []
+    with progress_callback(lambda *report: reports.append(report)):
+        EMLLP("trees", cross_fit=2, max_iter=2).fit(X, bags=bags, proportions=totals)
+    assert [(stage, done) for stage, done, _ in reports] == [
+        ("fitting rules", 0.5),
+        ("fitting rules", 1.0),
+    ]
+
+
+def test_trees_see_at_most_some_thousand_rows():
+    X, y, bags, totals = clouds(6, n=6000, n_bags=300)
+    model = EMLLP("trees", max_iter=1, random_state=0).fit(X, bags=bags, proportions=totals)
+    assert max(tree.tree_.n_node_samples[0] for tree in model.estimator_) <= 4000
+    assert (model.transduction_ == y).mean() > 0.7

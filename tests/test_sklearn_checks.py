@@ -7,7 +7,7 @@ estimators do not claim to support.
 from __future__ import annotations
 
 import pytest
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from apportion import (
@@ -43,6 +43,8 @@ pytestmark = pytest.mark.slow
         LaplacianMeanMap(),
         EMLLP(),
         EMLLP(DecisionTreeClassifier(max_depth=5)),
+        EMLLP(DecisionTreeRegressor(max_depth=5), cross_fit=3, start="debiased"),
+        EMLLP("trees", cross_fit=2, max_iter=1),
     ],
 )
 def test_sklearn_checks(estimator, check):

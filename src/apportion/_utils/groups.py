@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
+from heapq import heapreplace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -104,6 +106,23 @@ class Groups:
                 GroupBlock(rows, Groups(self.codes[rows] - first, last - first), slice(first, last))
             )
         return [block for block in blocks if len(block.rows)]
+
+
+def balanced_folds(sizes: AnyArray, n_folds: int, order: Iterable[int]) -> IntArray:
+    """Return the fold of every group: in the given order, each joins the fold with the fewest rows.
+
+    Examples
+    --------
+    >>> balanced_folds(np.array([1.0, 2.0, 3.0]), 2, order=[2, 1, 0])
+    array([1, 1, 0])
+    """
+    folds = np.zeros(len(sizes), dtype=np.intp)
+    filled = [(0.0, fold) for fold in range(n_folds)]  # a heap: the fold with the fewest rows first
+    for group in order:
+        n_rows, fold = filled[0]
+        folds[group] = fold
+        heapreplace(filled, (n_rows + float(sizes[group]), fold))
+    return folds
 
 
 class GroupBlock(NamedTuple):

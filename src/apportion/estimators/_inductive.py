@@ -71,20 +71,24 @@ class InductiveClassifier(BagClassifier):
         self._store_diagnosis(matched)
         seed = check_random_state(self.random_state).randint(2**31)
         start = None
-        if self.start is not None:
+        if not isinstance(self.start, str | None):
             start = self._reconciled_prior("start", X, y, bags, proportions, matched, seed)
 
         row_order, bag_order = feature_order(rows if self._sees_features else None, matched)
         start = None if start is None else start[row_order]
         self._learn(rows[row_order], matched.take(row_order, bag_order), start, seed)
         self.classes_ = matched.classes
-        F = reconcile(self._soft_labels(rows), matched)
+        F = reconcile(self._fitted_probabilities(rows, row_order), matched)
         self._store(matched, F, self._quota(rows, F, matched))
         return self
 
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
         """Learn the rule from sorted rows and bags, and soft labels to start from if given."""
         raise NotImplementedError
+
+    def _fitted_probabilities(self, X: FloatArray, row_order: IntArray) -> FloatArray:
+        """Return class probabilities of the fitted rows, which were learned from in `row_order`."""
+        return self._soft_labels(X)
 
 
 class KernelClassifier(InductiveClassifier):

@@ -1,15 +1,13 @@
-"""Expectation–maximization around any classifier: soft labels and a rule, in turn."""
+"""Expectation–maximization around any learner: soft labels and a rule, in turn."""
 
 from __future__ import annotations
 
-import inspect
 import warnings
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar
 
 import numpy as np
-import sklearn
-from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.base import clone, is_regressor
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -19,6 +17,14 @@ from apportion._core.projection import reconcile
 from apportion._utils.parameters import integer, parameter_error, real
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._base import seeded
+from apportion.estimators._cross_fitting import (
+    Folds,
+    QuantileBins,
+    debiased_start,
+    expectation_maximization,
+    folds_of,
+    takes_weights,
+)
 from apportion.estimators._inductive import InductiveClassifier
 from apportion.estimators._kernels import center_of, centered
 from apportion.estimators.mean_map import MeanMap
@@ -26,42 +32,72 @@ from apportion.exceptions import users_level
 from apportion.supervision.bags import Bags
 
 _MANY_ROWS = 2000
-"""From here on, gradient boosting is the default classifier."""
+"""From here on, trees are the default learner."""
 
 _FAR = 1e3
 """A feature whose mean is this many standard deviations from 0 is centered."""
 
-_LEAST_WEIGHT = 1e-3
-"""A soft label below this share of the largest of its class is not learned from."""
+_FOLDS = 8
+"""The number of folds of whole bags."""
 
-_SMALL_MOVE = 0.02
-"""A round that moves less mass than this, and no less than three rounds before, is the last."""
+_ROUNDS = 3
+"""The number of rounds with cross-fitting. Each round sharpens the soft labels: with more rounds,
+they become surer, no more accurate."""
+
+_TREES = 40
+"""The number of trees of every rule."""
+
+_ROWS_PER_TREE = 4000
+"""Of more rows, each tree sees as many, drawn at random, so that the time of a tree is limited."""
+
+_LEAF = 5
+"""The least number of rows in a leaf."""
+
+_LEARNERS = ("logistic", "boosting", "trees")
+_STARTS = ("mean_map", "debiased")
 
 
 class EMLLP(InductiveClassifier):
-    """Expectation–maximization: any classifier with `predict_proba`, fitted to soft labels.
+    """Expectation–maximization: any classifier or regressor, fitted to soft labels.
 
     `argmin_{p,F} Σ_i KL(f_i ‖ p(x_i))`, in turn over rules p and over soft labels F that keep the
     totals of every bag. E-step: the rule's probabilities are reconciled with each bag by a shift of
     their logits; in a bag of proportion 0 or 1, soft labels are exactly 0 and 1. M-step: the rule
-    is fitted to all rows, once per class, weighted by the soft labels. The result depends on the
-    start. Starting from the bags' own proportions, the soft labels would hardly move; therefore,
-    the default start is `MeanMap`.
+    is fitted to the soft labels of all rows. The result depends on the start. Starting from the
+    bags' own proportions, the soft labels would hardly move.
+
+    With cross-fitting, the soft labels of a bag come from a rule that was fitted to other bags, and
+    are sharpened before the next round. Rules that follow their rows closely, such as trees, need
+    it; otherwise, they return the soft labels that they were given.
 
     Parameters
     ----------
-    estimator : classifier, optional
-        A scikit-learn classifier with `predict_proba` whose `fit` takes `sample_weight`, or a
-        pipeline that ends with one. By default, logistic regression on standardized features below
-        2,000 rows, else `HistGradientBoostingClassifier`. Features whose mean is more than 1,000
-        standard deviations from 0 are centered, because trees work in single precision; a
-        pipeline sees all features as they are.
-    start : None, array of shape (n_samples, n_classes) or estimator, default=None
+    estimator : {"logistic", "trees", "boosting"}, classifier or regressor, optional
+        The learner. A classifier has `predict_proba`, its `fit` takes `sample_weight`, and every
+        row enters once per class, weighted by its soft label. A regressor is fitted to the soft
+        labels themselves, and its predictions are clipped and normalized. Either may be the last
+        step of a pipeline. `"logistic"` is logistic regression on standardized features, `"trees"`
+        are extremely randomized trees, `"boosting"` is `HistGradientBoostingClassifier`; both see
+        every feature in at most 255 bins of equal mass. By default, `"logistic"` below 2,000 rows,
+        else `"trees"`. Features whose mean is more than 1,000 standard deviations from 0 are
+        centered, because trees work in single precision; a pipeline sees all features as they are.
+    cross_fit : int, optional
+        The number of folds of whole bags, each predicted by a rule that was fitted to the others;
+        0 = one rule for all. By default, 8 for `"trees"`, `"boosting"` and regressors, else 0.
+        There are no more folds than bags. A row whose label is given counts as a bag of its own.
+        Rows without known totals are not learned from, and take the mean of all rules.
+    start : {"mean_map", "debiased"}, array of shape (n_samples, n_classes), estimator or None
         Soft labels to start from, or an estimator with `fit(X, y, bags=, proportions=)` and
-        `predict_proba`. They are reconciled with the bags. By default, `MeanMap()` on standardized
-        features.
-    max_iter : int, default=200
-        The largest number of rounds.
+        `predict_proba`. They are reconciled with the bags. `"mean_map"` is `MeanMap()` on
+        standardized features. `"debiased"` regresses, for rows of bags of k rows with shares π_b,
+        `w = k (π_b - π̄) + π̄`, by trees or by the regressor given as `estimator`: in random bags
+        w is right on average, whatever the shape of the classes; where bags depend on the features,
+        it is not. None is `"mean_map"`.
+    sharpness : float, optional
+        The power of the probabilities before they are reconciled for the next round. By default, 2
+        with cross-fitting, else 1.
+    max_iter : int, optional
+        The largest number of rounds. By default, 3 with cross-fitting, else 200.
     tol : float, default=1e-4
         Stop when a round moves at most this share of the soft labels' mass to other classes; or at
         most 2 % and no less than three rounds before, because trees do not converge further.
@@ -69,22 +105,28 @@ class EMLLP(InductiveClassifier):
         Label the fitted rows with exactly the counts of every bag, or every row with its most
         likely class under the totals of its bag. `predict` without totals does not use it.
     random_state : int, RandomState or None, default=None
-        The seed of the classifier, if it takes one.
+        The seed of the learner, if it takes one.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
     label_distributions_ : ndarray of shape (n_samples, n_classes)
-        Soft labels of the fitted rows, reconciled with their bags' totals.
+        Soft labels of the fitted rows, reconciled with their bags' totals. With cross-fitting, by
+        rules that were not fitted to the row's bag.
     transduction_ : ndarray of shape (n_samples,)
         A label for every fitted row.
     bag_report_ : BagReport
         Given and assigned totals per bag and class, for both decodings.
     diagnosis_ : Diagnosis
         Which classes the totals can tell apart.
-    estimator_ : classifier
-        The fitted classifier; its labels are positions in `classes_`.
+    held_out_proba_ : ndarray of shape (n_samples, n_classes) or None
+        The class probabilities of the fitted rows, by rules that were not fitted to the row's bag,
+        before they are reconciled. None without cross-fitting. From the second round on, the
+        totals of a bag still have some influence, by way of the soft labels of other bags.
+    estimator_ : classifier or regressor
+        The learner, fitted to the last soft labels of all rows. A classifier's labels are positions
+        in `classes_`; a regressor predicts all classes, of two only the second.
     moves_ : tuple of float
         The share of the soft labels' mass that each round moved.
     n_iter_ : int
@@ -101,7 +143,9 @@ class EMLLP(InductiveClassifier):
 
     _allowed: ClassVar = {
         **InductiveClassifier._allowed,
-        "max_iter": integer(1),
+        "cross_fit": integer(0, None),
+        "sharpness": real(None, low=0, ends="()"),
+        "max_iter": integer(1, None),
         "tol": real(low=0),
     }
 
@@ -109,14 +153,18 @@ class EMLLP(InductiveClassifier):
         self,
         estimator: Any = None,
         *,
+        cross_fit: int | None = None,
         start: Any = None,
-        max_iter: int = 200,
+        sharpness: float | None = None,
+        max_iter: int | None = None,
         tol: float = 1e-4,
         decode: str = "quota",
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
+        self.cross_fit = cross_fit
         self.start = start
+        self.sharpness = sharpness
         self.max_iter = max_iter
         self.tol = tol
         self.decode = decode
@@ -124,157 +172,138 @@ class EMLLP(InductiveClassifier):
 
     @property
     def estimator_(self) -> Any:
-        """The fitted classifier."""
+        """The fitted learner."""
         return self._rule.learner
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        estimator, allowed = self.estimator, None
-        if isinstance(estimator, type):
-            allowed = f"an estimator, not a class: write {estimator.__name__}()"
-        elif estimator is not None and not hasattr(estimator, "predict_proba"):
-            allowed = (
-                "None or a classifier with fit and predict_proba, e.g. LogisticRegression() or a "
-                "CalibratedClassifierCV around another classifier"
-            )
-        elif estimator is not None and not _takes_weights(estimator):
-            allowed = (
-                "a classifier whose fit takes sample_weight, because soft labels enter as weights, "
-                "e.g. LogisticRegression, RandomForestClassifier or HistGradientBoostingClassifier"
-            )
-        if allowed is not None:
-            raise parameter_error(self, "estimator", allowed)
+        if isinstance(self.start, str) and self.start not in _STARTS:
+            names = ", ".join(map(repr, _STARTS))
+            starts = f"None, one of {names}, an estimator, or soft labels of shape (rows, classes)"
+            raise parameter_error(self, "start", starts)
+        learners = _allowed_learners(self.estimator)
+        if learners is not None:
+            raise parameter_error(self, "estimator", learners)
 
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
-        self._center = None if isinstance(self.estimator, Pipeline) else _far_center(X)
-        X = centered(X, self._center)
+        learner = self.estimator
+        if learner is None:
+            learner = "logistic" if len(X) < _MANY_ROWS else "trees"
+        in_bins = isinstance(learner, str) and learner != "logistic"
+        self._bins = QuantileBins().fit(X) if in_bins else None
+        self._center = None if in_bins or isinstance(learner, Pipeline) else _far_center(X)
+        learner = seeded(_learner(learner, *X.shape), seed)
+        n_folds = self.cross_fit
+        if n_folds is None:
+            n_folds = _FOLDS if in_bins or is_regressor(learner) else 0
+        folds = folds_of(bags, n_folds)
+        Z = self._prepared(X)
         if start is None:
-            first = MeanMap()
-            scaled = StandardScaler().fit_transform(centered(X, center_of(X)))
-            first._learn(scaled, bags, None, seed)
-            start = reconcile(first._soft_labels(scaled), bags)
+            start = self._first_labels(X, Z, bags, learner, folds, seed)
+        crossed = folds.n_folds > 1
+        max_iter = self.max_iter or (_ROUNDS if crossed else 200)
+        sharpness = self.sharpness or (2.0 if crossed else 1.0)
         solution = expectation_maximization(
-            X, bags, self._learner(len(X), seed), start, tol=self.tol, max_iter=self.max_iter
+            Z,
+            bags,
+            learner,
+            start,
+            tol=self.tol,
+            max_iter=max_iter,
+            folds=folds,
+            sharpness=sharpness,
         )
-        if not solution.converged:
+        if not (solution.converged or crossed):
             warnings.warn(
-                f"EMLLP did not settle within {self.max_iter} rounds: the last round moved "
+                f"EMLLP did not settle within {max_iter} rounds: the last round moved "
                 f"{solution.moves[-1]:.1e} of the soft labels' mass, tol is {self.tol:g}. Raise "
-                "max_iter, or use a classifier that fits less closely.",
+                "max_iter, or use a learner that fits less closely.",
                 ConvergenceWarning,
                 stacklevel=users_level(),
             )
         self._rule = solution.rule
+        self.held_out_proba_ = solution.held_out if crossed else None
         self.moves_ = solution.moves
         self.n_iter_ = len(solution.moves)
 
-    def _learner(self, n_samples: int, seed: int) -> Any:
-        if self.estimator is not None:
-            learner = clone(self.estimator)
-        elif n_samples < _MANY_ROWS:
-            learner = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        else:
-            trees = HistGradientBoostingClassifier(early_stopping=False)
-            learner = make_pipeline(QuantileBins(), trees)
-        return seeded(learner, seed)
+    def _first_labels(
+        self, X: FloatArray, Z: FloatArray, bags: Bags, learner: Any, folds: Folds, seed: int
+    ) -> FloatArray:
+        """Return the soft labels to start from, if none were given."""
+        if self.start == "debiased":
+            if self.estimator == "trees" or not is_regressor(learner):
+                bag_size = int(np.median(bags.groups.sizes)) if len(bags.ids) else 1
+                learner = seeded(_trees(len(X), X.shape[1], max(_LEAF, bag_size // 2)), seed)
+            return debiased_start(Z, bags, learner, folds)
+        first = MeanMap()
+        scaled = StandardScaler().fit_transform(centered(X, center_of(X)))
+        first._learn(scaled, bags, None, seed)
+        return reconcile(first._soft_labels(scaled), bags)
+
+    def _prepared(self, X: FloatArray) -> FloatArray:
+        """Return rows as the learner sees them."""
+        return centered(X, self._center) if self._bins is None else self._bins.transform(X)
 
     def _soft_labels(self, X: Any) -> FloatArray:
-        return self._rule(centered(np.asarray(X), self._center))
+        return self._rule(self._prepared(np.asarray(X)))
+
+    def _fitted_probabilities(self, X: FloatArray, row_order: IntArray) -> FloatArray:
+        if self.held_out_proba_ is None:
+            return super()._fitted_probabilities(X, row_order)
+        in_order = np.empty_like(self.held_out_proba_)
+        in_order[row_order] = self.held_out_proba_
+        self.held_out_proba_ = in_order
+        return in_order
 
 
-class Rule:
-    """A classifier fitted to soft labels: every row enters once per class, weighted by its label.
+def _learner(estimator: Any, n_samples: int, n_features: int) -> Any:
+    """Return a learner that is not fitted, from itself or its name."""
+    if estimator == "logistic":
+        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    if estimator == "boosting":
+        return HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=15, early_stopping=False)
+    if estimator == "trees":
+        return _trees(n_samples, n_features)
+    return clone(estimator)
 
-    Soft labels below a thousandth of the largest of their class are left out.
+
+def _trees(n_samples: int, n_features: int, leaf: int = _LEAF) -> Any:
+    """Return extremely randomized trees, with leaves of at least so many rows.
+
+    A split is the best of a third of the features, of two at least: a split among one is drawn
+    without regard to the soft labels.
     """
-
-    def __init__(self, learner: Any, X: FloatArray, F: FloatArray) -> None:
-        self.n_classes = F.shape[1]
-        kept = (F > 0) & (_LEAST_WEIGHT * F.max(axis=0) <= F)
-        kept |= F.max(axis=1, keepdims=True) == F
-        rows, labels = np.nonzero(kept)
-        self.present = np.unique(labels)
-        self.learner = clone(learner)
-        if len(self.present) > 1:
-            weighting = {_weight_parameter(self.learner): F[rows, labels]}
-            with sklearn.config_context(enable_metadata_routing=False):
-                self.learner.fit(X[rows], labels, **weighting)
-
-    def __call__(self, X: FloatArray) -> FloatArray:
-        """Return class probabilities; 0 for classes that no fitted row had."""
-        P = np.zeros((len(X), self.n_classes))
-        if len(self.present) == 1:
-            P[:, self.present] = 1.0
-        else:
-            P[:, self.learner.classes_] = self.learner.predict_proba(X)
-        return P
+    drawn = {"bootstrap": True, "max_samples": _ROWS_PER_TREE / n_samples}
+    return ExtraTreesRegressor(
+        _TREES,
+        min_samples_leaf=leaf,
+        max_features=min(max(1 / 3, 2 / n_features), 1.0),
+        **(drawn if n_samples > _ROWS_PER_TREE else {}),
+    )
 
 
-class QuantileBins(TransformerMixin, BaseEstimator):
-    """Replace every feature by the number of its bin, among at most 255 bins of equal mass.
-
-    Gradient boosting bins its features itself, by weighted quantiles in some versions of
-    scikit-learn, which takes longer than all trees. Features that are bins already are left alone.
-    """
-
-    def fit(self, X: FloatArray, y: Any = None) -> Self:
-        """Compute the edges of the bins."""
-        levels = np.linspace(0.0, 1.0, 256)[1:-1]
-        self.edges_ = [np.unique(edges) for edges in np.quantile(X, levels, axis=0).T]
-        return self
-
-    def transform(self, X: FloatArray) -> IntArray:
-        """Return the numbers of the bins."""
-        columns = [np.searchsorted(e, x) for e, x in zip(self.edges_, X.T, strict=True)]
-        return np.column_stack(columns)
-
-
-class EMSolution(NamedTuple):
-    """The last rule, the soft labels it was fitted to, and the mass that each round moved."""
-
-    rule: Rule
-    F: FloatArray
-    moves: tuple[float, ...]
-    converged: bool
-
-
-def expectation_maximization(
-    X: FloatArray,
-    bags: Bags,
-    learner: Any,
-    start: FloatArray,
-    *,
-    tol: float,
-    max_iter: int,
-) -> EMSolution:
-    """Minimize Σ_i KL(f_i ‖ p(x_i)), in turn over rules p and over soft labels F under the totals.
-
-    M-step: the rule is fitted to F. E-step: its probabilities are reconciled with every bag. The
-    rounds end when they move at most `tol` of the mass, or little and no less than before, because
-    trees never converge completely.
-    """
-    F, moves = start, []
-    for _ in range(max_iter):
-        rule = Rule(learner, X, F)
-        reconciled = reconcile(rule(X), bags)
-        moves.append(0.5 * float(np.abs(reconciled - F).sum(axis=1).mean()))
-        jitters = len(moves) > 3 and moves[-1] <= _SMALL_MOVE and moves[-1] >= moves[-4]
-        if moves[-1] <= tol or jitters:
-            return EMSolution(rule, F, tuple(moves), True)
-        F = reconciled
-    return EMSolution(Rule(learner, X, F), F, tuple(moves), False)
-
-
-def _weight_parameter(learner: Any) -> str:
-    """Return the parameter of `fit` that takes weights; in a pipeline, that of the last step."""
-    last = f"{learner.steps[-1][0]}__" if isinstance(learner, Pipeline) else ""
-    return f"{last}sample_weight"
-
-
-def _takes_weights(learner: Any) -> bool:
-    """Return whether the `fit` of a classifier, or of a pipeline's last step, takes weights."""
-    last = learner.steps[-1][1] if isinstance(learner, Pipeline) else learner
-    return hasattr(last, "fit") and "sample_weight" in inspect.signature(last.fit).parameters
+def _allowed_learners(estimator: Any) -> str | None:
+    """Return which learners are allowed, if this one is not."""
+    names = ", ".join(map(repr, _LEARNERS))
+    if isinstance(estimator, type):
+        return f"an estimator, not a class: write {estimator.__name__}()"
+    if estimator is None or (isinstance(estimator, str) and estimator in _LEARNERS):
+        return None
+    classifies = hasattr(estimator, "predict_proba")
+    if not classifies and hasattr(estimator, "fit") and is_regressor(estimator):
+        return None
+    if not classifies:
+        return (
+            f"None, {names}, a regressor, or a classifier with fit and predict_proba, e.g. "
+            "LogisticRegression() or a CalibratedClassifierCV around another classifier"
+        )
+    if not takes_weights(estimator):
+        return (
+            "a classifier whose fit takes sample_weight, because soft labels enter as weights, "
+            "e.g. LogisticRegression, RandomForestClassifier or HistGradientBoostingClassifier; or "
+            "a regressor"
+        )
+    return None
 
 
 def _far_center(X: FloatArray) -> FloatArray | None:

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _num_samples
 
 from apportion._io.identifiers import factorize
+from apportion._utils.groups import balanced_folds
 from apportion._utils.parameters import parameter_error
 from apportion._utils.typing import IntArray
 from apportion.exceptions import SupervisionError
@@ -109,8 +110,4 @@ class BagKFold(BaseCrossValidator):
             order = check_random_state(self.random_state).permutation(order)
         else:
             order = order[np.argsort(-sizes[order], kind="stable")]
-        fold_of, n_rows = np.full(len(ids) + 1, -1), np.zeros(self.n_splits)
-        for bag in order:
-            fold_of[bag] = np.argmin(n_rows)
-            n_rows[fold_of[bag]] += sizes[bag]
-        return np.asarray(fold_of[codes])
+        return np.append(balanced_folds(sizes, int(self.n_splits), order), -1)[codes]
