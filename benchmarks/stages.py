@@ -50,7 +50,7 @@ _STAGES: list[tuple[Any, str, str]] = [
     (solving, "solve", "loop"),
     (lp_llp, "solve", "loop"),
     (lp_llp, "refine", "refinement"),
-    (lp_llp, "clearly_smoother", "random starts"),
+    (lp_llp, "refine_from_random_starts", "random starts"),
     (_base.BagClassifier, "_checked_rows", "input"),
     (_base.BagClassifier, "_matched", "input"),
     (lp_llp, "hash_ranks", "input"),

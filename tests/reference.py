@@ -330,3 +330,49 @@ def tied_class_means(means, shares, weights, ties, smoothing, ridge):
                 )
         add_square(ridge, {(K, h): 1.0}, overall)
     return np.linalg.lstsq(np.array(rows), np.array(right), rcond=None)[0].reshape(K + 1, c, -1)
+
+
+def refined_labels(W, bag, counts, ranks, start, seen=None):
+    """Refinement of two classes from one start, row by row: labels and their smoothness."""
+    n = len(start)
+    seen = np.ones(n, dtype=bool) if seen is None else seen
+    S = walk_matrix(W)
+
+    def decoded(scores):
+        labels = np.zeros(n, dtype=int)
+        for k in range(len(counts)):
+            members = [i for i in range(n) if bag[i] == k]
+            members.sort(key=lambda i: (-round(scores[i] / 1e-9), ranks[i]))
+            labels[members[: counts[k]]] = 1
+        return labels
+
+    def mean_labels(labels):
+        signs = np.where(seen, labels - 0.5, 0.0)
+        means = np.array([sum(S[i, j] * signs[j] for j in range(n)) for i in range(n)])
+        return signs, means
+
+    labels, best, highest = decoded(start), None, -np.inf
+    for _ in range(50):
+        signs, means = mean_labels(labels)
+        agreement = sum(0.5 * seen[i] + 2.0 * signs[i] * means[i] for i in range(n)) / n
+        if agreement <= highest + 1e-12:
+            break
+        best, highest = labels, agreement
+        labels = decoded(means + 0.1 * start)
+    return best, highest
+
+
+def count_log_likelihood(means, shares, bag, counts):
+    """Normal log-likelihood of counts, at the best trust in the means and the best correlation."""
+    best = -np.inf
+    for t in [0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1]:
+        for rho in [0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3]:
+            total = 0.0
+            for k in range(len(counts)):
+                members = [i for i in range(len(bag)) if bag[i] == k]
+                p = [shares[i] + t * (means[i] - shares[i]) for i in members]
+                m, s = sum(p) / len(p), len(p)
+                variance = sum(q * (1 - q) for q in p) + rho * s * (s - 1) * m * (1 - m) + 0.25
+                total -= 0.5 * ((counts[k] - sum(p)) ** 2 / variance + np.log(variance))
+            best = max(best, total)
+    return best

@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from apportion._core.descent import Solution, Status
+from apportion._core.evidence import Refinement
 from apportion._core.propagation import refuse_nearly_1
 from apportion._core.warn import warn_of_status
 from apportion._dask.anchors import learn_anchors
@@ -92,6 +93,8 @@ class LPLLP(BaseEstimator):
         What the totals can tell apart.
     solution_ : Solution
         Status, energies, residuals and whether the answer is unique; its `F` is a Dask array.
+    refinement_ : Refinement
+        Whether labels were taken from random starts: never on a cluster.
     graph_ : AnchorGraph
         The graph for new rows. The ties of the fitted rows stay on the workers.
     graph_choice_ : str
@@ -338,6 +341,12 @@ class LPLLP(BaseEstimator):
     def bag_codes_(self) -> Any:
         """The bag of each row, as a Dask array."""
         return self._lazy(bag_codes, self._partitions().layout.sizes > 0, dtype=np.intp)
+
+    @property
+    def refinement_(self) -> Refinement:
+        """Whether labels were taken from random starts: never on a cluster."""
+        self._partitions()
+        return Refinement(False, "random starts are for one machine")
 
     @property
     def solution_(self) -> Solution:

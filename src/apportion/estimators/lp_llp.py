@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
@@ -11,24 +12,30 @@ from sklearn.utils import check_random_state
 
 from apportion._core.decode import Decoding, Quotas
 from apportion._core.descent import Settings, Solution
-from apportion._core.refine import clearly_smoother, refine
+from apportion._core.evidence import Refinement, refine_from_random_starts
+from apportion._core.refine import refine
 from apportion._core.solve import solve
 from apportion._core.uniqueness import unsupervised_rows
 from apportion._core.warn import warn_of_graph, warn_of_solution, warn_of_unsupervised_rows
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import BOOL, integer, one_of, real
 from apportion._utils.progress import PROPAGATING, report_progress, several_runs
-from apportion._utils.typing import FloatArray
+from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._base import BagClassifier, all_or_nothing
 from apportion.estimators._graph import GraphClassifier
 from apportion.graphs import Graph
 from apportion.supervision.bags import Bags
+
+_log = logging.getLogger("apportion")
 
 _PRIOR_WEIGHT = 0.1
 """μ where soft labels are to stay near a prior."""
 
 _ROUGH_TOL = 1e-6
 """Soft labels of this stationarity are enough to compare the graphs of a grid."""
+
+_HELD_OUT_TOL, _HELD_OUT_ITERATIONS = 1e-4, 200
+"""Where to stop if bags are held out: enough to see what their totals would be."""
 
 _EQUALLY_SMOOTH = 1e-9
 """Smoothness that differs by no more than this is equal."""
@@ -60,9 +67,11 @@ class LPLLP(GraphClassifier):
         After quota decoding, exchange labels within bags as long as this makes neighbors agree
         more. This sharpens the borders between classes, which soft labels blur, and changes little
         if the classes overlap. No true label is used. With two classes, exact totals of all rows,
-        no prior and at most 1,000 rows, labels are also searched from random starts. If neighbors
-        agree clearly more in these labels, they are taken, with the soft labels near them. The
-        literal solver does not refine.
+        no prior and at most 5,000 rows, labels are also searched from random starts. They are
+        taken, with the soft labels near them, if neighbors agree clearly more in them and if the
+        totals support them: such labels, found without some bags, foretell the totals of these
+        bags, or, with up to five bags, are smoother than under totals drawn at random; see
+        `refinement_`. The literal solver does not refine.
     solver : {"accelerated", "plain", "literal"}, default="accelerated"
         `"plain"` is the paper's iteration, which reaches the same soft labels in more steps.
         `"literal"` is Algorithm 2 as printed, for comparison: without the factor (1-α) and with
@@ -115,6 +124,9 @@ class LPLLP(GraphClassifier):
         Which classes the totals can tell apart.
     solution_ : Solution
         Status, energies, residuals, and whether the solution is unique.
+    refinement_ : Refinement
+        Whether labels were taken from random starts (`taken`), why (`why`), the `smoothness` that
+        was compared, and the `log_likelihoods` of the totals of held-out bags.
     graph_ : Graph
         The fitted graph.
     graph_choice_ : str
@@ -234,15 +246,16 @@ class LPLLP(GraphClassifier):
         warn_of_solution(solution, settings.tol)
         if self.refine and self.solver != "literal":
             labels = refine(graph, decode, solution.F, labels)
-            smoother = None
-            if self.prior is None:
-                smoother = clearly_smoother(graph, decode, solution.F, labels.labels, ranks)
-            if smoother is not None:
-                # The soft labels must go with the labels: the smoothest that stay near them.
-                labels = Decoding(smoother.labels, smoother.tied | labels.tied)
-                near = replace(settings, prior_weight=_PRIOR_WEIGHT)
-                with several_runs("propagating again, near the refined labels"):
-                    solution = run(graph, near, prior=np.eye(matched.n_classes)[labels.labels])
+        smoother, self.refinement_ = self._from_random_starts(
+            graph, decode, solution.F, labels.labels, ranks
+        )
+        _log.info("refinement: %s", self.refinement_.why)
+        if smoother is not None:
+            # The soft labels must go with the labels: the smoothest that stay near them.
+            labels = Decoding(smoother.labels, smoother.tied | labels.tied)
+            near = replace(settings, prior_weight=_PRIOR_WEIGHT)
+            with several_runs("propagating again, near the refined labels"):
+                solution = run(graph, near, prior=np.eye(matched.n_classes)[labels.labels])
         self.solution_ = solution
         self.n_iter_ = solution.n_iter
         self._keep(matched, graph, solution.F, labels)
@@ -255,6 +268,29 @@ class LPLLP(GraphClassifier):
                 "The literal solver is the paper's Algorithm 2 as printed and takes no prior: "
                 "leave out prior and prior_weight, or use solver='plain'."
             )
+
+    def _from_random_starts(
+        self, graph: Graph, decode: Quotas, F: FloatArray, labels: IntArray, ranks: IntArray
+    ) -> tuple[Decoding | None, Refinement]:
+        """Return labels from random starts if they are to be taken, and why they are or are not."""
+        if not self.refine or self.solver == "literal":
+            reason = "refine=False" if not self.refine else "the literal solver does not refine"
+            return None, Refinement(False, reason)
+        if self.prior is not None:
+            reason = "there is a prior, near which the labels stay"
+            return None, Refinement(False, reason)
+        rough = replace(
+            self._settings(),
+            n_probes=0,
+            stop="converged",
+            tol=max(self.tol, _HELD_OUT_TOL),
+            max_iter=min(self.max_iter, _HELD_OUT_ITERATIONS),
+        )
+
+        def solve_roughly(bags: Bags) -> FloatArray:
+            return solve(graph, bags, rough, ranks=ranks).F
+
+        return refine_from_random_starts(graph, decode, F, labels, ranks, solve_roughly)
 
     def _settings(self) -> Settings:
         settings = Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
