@@ -117,12 +117,7 @@ class BagReport:
         for name, counts in self.assigned.items():
             columns[f"assigned_{name}"] = counts.ravel().tolist()
             columns[f"difference_{name}"] = self.difference(name).ravel().tolist()
-        try:
-            return nw.from_dict(columns, backend=backend).to_native()
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"to_frame(backend={backend!r}) needs {backend}: install apportion[{backend}]."
-            ) from error
+        return as_frame(columns, backend)
 
     def __str__(self) -> str:
         header = ["bag", "rows", *map(str, self.classes.tolist())]
@@ -143,6 +138,28 @@ class BagReport:
             for name in self.assigned
         ]
         return "\n".join([*text, *summary])
+
+
+def as_frame(columns: dict[str, Any], backend: Literal["pandas", "polars", "pyarrow"]) -> Any:
+    """Return a dataframe of some library.
+
+    Parameters
+    ----------
+    columns : dict of str to list
+        The columns.
+    backend : {"pandas", "polars", "pyarrow"}
+        The library of the dataframe.
+
+    Returns
+    -------
+    dataframe
+    """
+    try:
+        return nw.from_dict(columns, backend=backend).to_native()
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"to_frame(backend={backend!r}) needs {backend}: install apportion[{backend}]."
+        ) from error
 
 
 def report_bags(bags: Bags, decodings: dict[str, Decoding], decode: str) -> BagReport:

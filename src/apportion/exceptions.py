@@ -306,6 +306,10 @@ class DuplicateRowsWarning(RowsWarning):
     """So many rows are equal that the graph cannot tell their neighborhoods apart."""
 
 
+class CandidateWarning(UserWarning):
+    """`AutoLLP` could not weigh all methods that it was asked to weigh."""
+
+
 def users_level() -> int:
     """Return the `stacklevel` at which a warning points to the first line outside this package."""
     package = f"{Path(__file__).parent}{os.sep}"

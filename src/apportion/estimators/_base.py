@@ -225,7 +225,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         if not hasattr(prior, "fit"):
             with suppress(TypeError, ValueError):  # F stays None, which is refused below
                 F = np.asarray(prior, dtype=np.float64)
-        elif _learns_from_totals(prior):
+        elif learns_from_totals(prior):
             model = seeded(clone(prior), seed).fit(X, y, bags=bags, proportions=proportions)
             probabilities = model.predict_proba(X)
             F = columns_for(matched.classes.tolist(), model.classes_.tolist(), probabilities)
@@ -303,7 +303,7 @@ def seeded(estimator: Any, seed: int) -> Any:
     return estimator.set_params(**unset)
 
 
-def _learns_from_totals(estimator: Any) -> bool:
+def learns_from_totals(estimator: Any) -> bool:
     """Return whether an estimator is fitted to bags and predicts probabilities."""
     parameters = inspect.signature(estimator.fit).parameters
     return hasattr(estimator, "predict_proba") and {"bags", "proportions"} <= set(parameters)
