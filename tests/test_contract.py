@@ -226,7 +226,8 @@ def test_permuting_classes_permutes_the_labels(name, c):
     np.testing.assert_allclose(
         swapped.label_distributions_[:, new], whole.label_distributions_, atol=1e-4
     )
-    np.testing.assert_array_equal(swapped.transduction_, new[whole.transduction_])
+    if name not in FORESTS:  # whose rows in the same leaves are tied
+        np.testing.assert_array_equal(swapped.transduction_, new[whole.transduction_])
 
 
 @every_estimator
