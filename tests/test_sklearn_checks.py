@@ -10,7 +10,16 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from apportion import EMLLP, LPLLP, InvCal, LabelPropagation, MeanMap, PropSVM, WeightedKNN
+from apportion import (
+    EMLLP,
+    LPLLP,
+    AggregateGP,
+    InvCal,
+    LabelPropagation,
+    MeanMap,
+    PropSVM,
+    WeightedKNN,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -28,6 +37,7 @@ pytestmark = pytest.mark.slow
         PropSVM("linear", n_starts=2),
         MeanMap(),
         MeanMap("rbf"),
+        AggregateGP(n_estimators=10),
         EMLLP(),
         EMLLP(DecisionTreeClassifier(max_depth=5)),
     ],

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from apportion.estimators import (
         EMLLP,
         LPLLP,
+        AggregateGP,
         InvCal,
         LabelPropagation,
         MeanMap,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EMLLP",
     "LPLLP",
+    "AggregateGP",
     "AmbiguousTotalsWarning",
     "AnchorGraph",
     "BagDesignWarning",
@@ -80,7 +82,7 @@ __all__ = [
 _DEFINED_IN = {
     "bag_report": "BagReport",
     "supervision.diagnosis": "Diagnosis diagnose",
-    "estimators": "EMLLP LPLLP InvCal LabelPropagation MeanMap PropSVM WeightedKNN",
+    "estimators": "EMLLP LPLLP AggregateGP InvCal LabelPropagation MeanMap PropSVM WeightedKNN",
     "exceptions": "AmbiguousTotalsWarning BagDesignWarning DiaryError DuplicateRowsWarning "
     "FileError InputError IsolatedRowsWarning MissedNeighborsWarning OutputError SavedModelError "
     "SupervisionError",

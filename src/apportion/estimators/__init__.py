@@ -1,5 +1,6 @@
 """The estimators, one class per module."""
 
+from apportion.estimators.aggregate_gp import AggregateGP
 from apportion.estimators.em_llp import EMLLP
 from apportion.estimators.inv_cal import InvCal
 from apportion.estimators.label_propagation import LabelPropagation
@@ -8,4 +9,13 @@ from apportion.estimators.mean_map import MeanMap
 from apportion.estimators.prop_svm import PropSVM
 from apportion.estimators.weighted_knn import WeightedKNN
 
-__all__ = ["EMLLP", "LPLLP", "InvCal", "LabelPropagation", "MeanMap", "PropSVM", "WeightedKNN"]
+__all__ = [
+    "EMLLP",
+    "LPLLP",
+    "AggregateGP",
+    "InvCal",
+    "LabelPropagation",
+    "MeanMap",
+    "PropSVM",
+    "WeightedKNN",
+]
