@@ -22,6 +22,7 @@ from sklearn.exceptions import NotFittedError
 from apportion import (
     EMLLP,
     LPLLP,
+    AggregateGP,
     AnchorGraph,
     BagDesignWarning,
     CountLogistic,
@@ -61,6 +62,8 @@ ESTIMATORS = {
     "CountLogistic rbf": CountLogistic("rbf"),
     "LaplacianMeanMap": LaplacianMeanMap(),
     "LaplacianMeanMap rbf": LaplacianMeanMap("rbf", smoothing=10.0),
+    "AggregateGP": AggregateGP(n_estimators=10, random_state=0),
+    "AggregateGP laplacian": AggregateGP(("linear", "laplacian"), decode="threshold"),
     "EMLLP": EMLLP(tol=1e-2, random_state=0),
     "EMLLP forest": EMLLP(RandomForestClassifier(5), max_iter=3, random_state=0),
     "EMLLP cross-fitted": EMLLP(
@@ -405,7 +408,9 @@ def test_warnings_point_at_the_user(name):
     assert {w.filename for w in ours} == {__file__}
 
 
-@pytest.mark.parametrize("name", ["LPLLP", "WeightedKNN", "InvCal", "PropSVM", "MeanMap", "EMLLP"])
+@pytest.mark.parametrize(
+    "name", ["LPLLP", "WeightedKNN", "InvCal", "PropSVM", "MeanMap", "AggregateGP", "EMLLP"]
+)
 @pytest.mark.parametrize("size", [1e20, 1e-20])
 def test_large_and_small_float32(name, size):
     X, _, bags, totals = blobs(18)

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from apportion import (
     EMLLP,
     LPLLP,
+    AggregateGP,
     CountLogistic,
     InvCal,
     LabelPropagation,
@@ -41,6 +42,7 @@ pytestmark = pytest.mark.slow
         CountLogistic(),
         CountLogistic("rbf"),
         LaplacianMeanMap(),
+        AggregateGP(n_estimators=10),
         EMLLP(),
         EMLLP(DecisionTreeClassifier(max_depth=5)),
         EMLLP(DecisionTreeRegressor(max_depth=5), cross_fit=3, start="debiased"),

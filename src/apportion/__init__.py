@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from apportion.estimators import (
         EMLLP,
         LPLLP,
+        AggregateGP,
         CountLogistic,
         InvCal,
         LabelPropagation,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EMLLP",
     "LPLLP",
+    "AggregateGP",
     "AmbiguousTotalsWarning",
     "AnchorGraph",
     "BagDesignWarning",
@@ -84,8 +86,8 @@ __all__ = [
 _DEFINED_IN = {
     "bag_report": "BagReport",
     "supervision.diagnosis": "Diagnosis diagnose",
-    "estimators": "CountLogistic EMLLP InvCal LPLLP LabelPropagation LaplacianMeanMap "
-    "MeanMap PropSVM WeightedKNN",
+    "estimators": "AggregateGP CountLogistic EMLLP InvCal LPLLP LabelPropagation "
+    "LaplacianMeanMap MeanMap PropSVM WeightedKNN",
     "exceptions": "AmbiguousTotalsWarning BagDesignWarning DiaryError DuplicateRowsWarning "
     "FileError InputError IsolatedRowsWarning MissedNeighborsWarning OutputError SavedModelError "
     "SupervisionError",

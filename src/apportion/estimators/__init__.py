@@ -1,5 +1,6 @@
 """The estimators, one class per module."""
 
+from apportion.estimators.aggregate_gp import AggregateGP
 from apportion.estimators.count_logistic import CountLogistic
 from apportion.estimators.em_llp import EMLLP
 from apportion.estimators.inv_cal import InvCal
@@ -13,6 +14,7 @@ from apportion.estimators.weighted_knn import WeightedKNN
 __all__ = [
     "EMLLP",
     "LPLLP",
+    "AggregateGP",
     "CountLogistic",
     "InvCal",
     "LabelPropagation",

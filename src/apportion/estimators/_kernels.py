@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
-from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.metrics.pairwise import euclidean_distances, pairwise_kernels
 
 from apportion._utils.memory import refuse_if_too_large
 from apportion._utils.typing import FloatArray, IntArray
@@ -28,9 +28,10 @@ class Kernel:
 
     Attributes
     ----------
-    name : {"linear", "rbf", "poly", "precomputed"} or callable
-        `x·z`, `exp(-γ‖x - z‖²)`, `(γ x·z + coef0)^degree`, X itself, or a function of two arrays of
-        rows that returns the similarities of all pairs.
+    name : {"linear", "rbf", "laplacian", "poly", "precomputed"} or callable
+        `x·z`, `exp(-γ‖x - z‖²)`, `exp(-γ‖x - z‖)`, `(γ x·z + coef0)^degree`, X itself, or a
+        function of two arrays of rows that returns the similarities of all pairs. The distance
+        of `"laplacian"` is Euclidean; that of scikit-learn's kernel of this name is not.
     gamma, degree, coef0 : float
         The parameters of the kernel.
     """
@@ -51,6 +52,8 @@ class Kernel:
                     f"The kernel function must return an array of shape {(len(X), len(Z))}, one "
                     f"value per pair of rows. Got shape {values.shape}."
                 )
+        elif self.name == "laplacian":
+            values = np.exp(-self.gamma * euclidean_distances(X, Z))
         else:
             parameters = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
             values = pairwise_kernels(X, Z, metric=self.name, filter_params=True, **parameters)

@@ -1,0 +1,253 @@
+"""Feature maps Φ of rows whose inner products are kernels, so that no n × n array is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import linalg, sparse
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.metrics.pairwise import euclidean_distances
+
+from apportion._utils.typing import AnyArray, FloatArray
+from apportion.estimators._kernels import Expansion, Kernel, center_of
+
+_CLIP = 3.0
+"""Standardized features are clipped here, so that outliers do not decide about distances."""
+
+_RBF_SCALES = (0.25, 1.0, 4.0, 16.0)
+_LAPLACIAN_SCALES = (1.0, 4.0)
+"""γ of a kernel in units in which the median (squared) distance of two rows is 1."""
+
+_LEAF_SIZES = (5, 20, 60)
+"""The smallest numbers of rows in a leaf of a random tree."""
+
+_TREE_ROWS = 5000
+"""The most rows that a random tree is grown on; all rows fall through it."""
+
+_CHOLESKY_TOLERANCE = 1e-7
+"""Landmarks that the others explain up to this share of k(x, x) are left out. Distances of equal
+rows are computed up to 1e-8 only; below that, features would amplify rounding."""
+
+Function = Callable[[FloatArray], FloatArray]
+
+
+class FeatureMap(Protocol):
+    """A map of rows to features, with φ(x)·φ(z) = k(x, z)."""
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        ...
+
+    def __call__(self, X: FloatArray) -> Any:
+        """Return the features of the rows: an array, dense or sparse."""
+        ...
+
+    def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
+        """Return x ↦ φ(x)·weights + intercept."""
+        ...
+
+
+@dataclass(frozen=True)
+class Standardization:
+    """Features with mean 0 and variance 1 over the fitted rows, clipped at 3 either way.
+
+    A constant feature is 0.
+    """
+
+    center: FloatArray
+    unit: FloatArray
+
+    @classmethod
+    def of(cls, X: FloatArray) -> Standardization:
+        """Return the standardization of these rows."""
+        center = center_of(X)
+        unit = (X - center).std(axis=0)
+        constant = unit <= 1e-12 * np.abs(center)  # no more than rounding
+        return cls(center, np.where(constant, np.inf, unit))
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        return np.clip((X - self.center) / self.unit, -_CLIP, _CLIP)
+
+
+@dataclass(frozen=True)
+class LinearMap:
+    """The features themselves."""
+
+    width: int
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        return X
+
+    def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
+        return Linear(weights, intercept)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The functions x·weights + intercept."""
+
+    weights: FloatArray
+    intercept: FloatArray
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        return np.asarray(X @ self.weights + self.intercept)
+
+
+@dataclass(frozen=True)
+class LandmarkMap:
+    """The Nyström features of a kernel: φ(x) = V k(landmarks, x), with VᵀV = k(landmarks)⁻¹.
+
+    They are exact if the rows are among the landmarks.
+    """
+
+    kernel: Kernel
+    landmarks: FloatArray
+    root: FloatArray
+
+    @classmethod
+    def of(cls, kernel: Kernel, landmarks: FloatArray) -> LandmarkMap:
+        """Return the features; landmarks that depend on the others, such as copies, are dropped."""
+        gram = kernel(landmarks, landmarks)
+        tolerance = _CHOLESKY_TOLERANCE * float(np.diagonal(gram).max(initial=0.0))
+        factor, order, rank, _ = linalg.lapack.dpstrf(gram, lower=1, tol=tolerance)
+        lower = np.tril(factor[:rank, :rank])
+        root = linalg.solve_triangular(lower, np.eye(rank), lower=True)
+        return cls(kernel, landmarks[order[:rank] - 1], root)
+
+    @property
+    def width(self) -> int:
+        return len(self.landmarks)
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        return np.asarray(self.kernel(X, self.landmarks) @ self.root.T)
+
+    def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
+        return Expansion(self.kernel, self.landmarks, self.root.T @ weights, intercept)
+
+
+@dataclass(frozen=True)
+class TreeMap:
+    """The leaves that a row falls into in totally random trees, each 1 / √(number of trees).
+
+    The kernel of two rows is the share of trees in which they have a leaf in common. A tree splits
+    at random features and thresholds, whatever the labels. See A. Davies, Z. Ghahramani, "The
+    Random Forest Kernel and creating other kernels for big data from random partitions", 2014.
+    """
+
+    forest: ExtraTreesRegressor
+    offsets: AnyArray
+
+    @classmethod
+    def of(cls, X: FloatArray, leaf_size: int, n_estimators: int, seed: int) -> TreeMap:
+        """Return the leaves of trees grown on the first rows."""
+        X = X[:_TREE_ROWS]
+        forest = ExtraTreesRegressor(
+            n_estimators, max_features=1, min_samples_leaf=leaf_size, random_state=seed
+        )
+        # With one feature to choose from, the target decides nothing but must not be constant.
+        forest.fit(X, np.random.RandomState(seed).uniform(size=len(X)))
+        n_nodes = [tree.tree_.node_count for tree in forest.estimators_]
+        return cls(forest, np.cumsum([0, *n_nodes]))
+
+    @property
+    def width(self) -> int:
+        return int(self.offsets[-1])
+
+    def __call__(self, X: FloatArray) -> Any:
+        leaves = self.forest.apply(X) + self.offsets[:-1]
+        n, n_trees = leaves.shape
+        values = np.full(n * n_trees, 1.0 / np.sqrt(n_trees))
+        pointers = n_trees * np.arange(n + 1)
+        return sparse.csr_array((values, leaves.ravel(), pointers), shape=(n, self.width))
+
+    def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
+        return TreeFunction(self, weights, intercept)
+
+    def similarities(self, X: FloatArray, Z: FloatArray) -> FloatArray:
+        """Return k(x, z) of all pairs."""
+        return np.asarray((self(X) @ self(Z).T).toarray())
+
+
+@dataclass(frozen=True)
+class TreeFunction:
+    """The functions φ(x)·weights + intercept of the leaves of a row."""
+
+    features: TreeMap
+    weights: FloatArray
+    intercept: FloatArray
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        return np.asarray(self.features(X) @ self.weights + self.intercept)
+
+
+def feature_maps(
+    X: FloatArray,
+    names: tuple[str, ...],
+    *,
+    max_rank: int,
+    max_directions: float,
+    n_estimators: int,
+    seed: int,
+) -> dict[str, FeatureMap]:
+    """Return the maps of the named kernels by name and scale, for standardized rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        The rows, standardized and sorted by their hashes.
+    names : tuple of {"linear", "rbf", "laplacian", "trees"}
+        The kernels.
+    max_rank : int
+        The most landmarks. The first distinct rows are taken, a random sample because of the order.
+    max_directions : float
+        A map to more features than this is replaced by landmarks.
+    n_estimators : int
+        The number of random trees.
+    seed : int
+        The seed of the trees.
+
+    Returns
+    -------
+    dict
+        One map per kernel and scale; none if all rows are equal.
+    """
+    distinct = distinct_rows(X)
+    if len(distinct) < 2:
+        return {}
+    landmarks = distinct[:max_rank]
+    maps: dict[str, FeatureMap] = {}
+    # Two landmarks at least, so that there is a distance to take the unit from.
+    for label, kernel in distance_kernels(distinct[: max(max_rank, 2)], names).items():
+        maps[label] = LandmarkMap.of(kernel, landmarks)
+    if "linear" in names:
+        wide = X.shape[1] > max_directions
+        linear = LandmarkMap.of(Kernel("linear"), landmarks) if wide else LinearMap(X.shape[1])
+        maps = {"linear": linear, **maps}
+    for size in _LEAF_SIZES if "trees" in names else ():
+        trees = TreeMap.of(X, size, n_estimators, seed)
+        wide = trees.width > max_directions
+        kernel = Kernel(trees.similarities)
+        maps[f"trees {size}"] = LandmarkMap.of(kernel, landmarks) if wide else trees
+    return maps
+
+
+def distinct_rows(X: FloatArray) -> FloatArray:
+    """Return the rows without copies, if equal rows follow each other."""
+    return X[np.append(True, np.any(X[1:] != X[:-1], axis=1))]
+
+
+def distance_kernels(X: FloatArray, names: tuple[str, ...]) -> dict[str, Kernel]:
+    """Return the kernels of distances with their scales, for rows that are not all equal."""
+    distances = euclidean_distances(X)[np.triu_indices(len(X), 1)]
+    typical = float(np.median(distances)) or float(distances.max())
+    scales = {"rbf": (_RBF_SCALES, typical**2), "laplacian": (_LAPLACIAN_SCALES, typical)}
+    return {
+        f"{name} {factor:g}": Kernel(name, factor / unit)
+        for name, (factors, unit) in scales.items()
+        if name in names
+        for factor in factors
+    }
