@@ -38,20 +38,22 @@ _FAR = 1e3
 """A feature whose mean is this many standard deviations from 0 is centered."""
 
 _FOLDS = 8
-"""The number of folds of whole bags."""
+"""The number of folds of whole bags; with 4, each rule lacks a quarter of the bags, which costs
+about .01 of the accuracy. Folds and rounds were chosen on five public tables (spambase, pima,
+segment, banana, phoneme) and looked at again on vowel, german, wdbc and magic."""
 
 _ROUNDS = 3
-"""The number of rounds with cross-fitting. Each round sharpens the soft labels: with more rounds,
-they become surer, no more accurate."""
+"""The number of rounds with cross-fitting. Each round sharpens the soft labels; where classes
+overlap, more rounds only make wrong labels surer."""
+
+_LEAF = 5
+"""The least number of rows in a leaf; 2 and 10 were no better on spambase and pima."""
 
 _TREES = 40
-"""The number of trees of every rule."""
+"""The number of trees of every rule; 80 were no better on spambase, pima and segment."""
 
 _ROWS_PER_TREE = 4000
 """Of more rows, each tree sees as many, drawn at random, so that the time of a tree is limited."""
-
-_LEAF = 5
-"""The least number of rows in a leaf."""
 
 _LEARNERS = ("logistic", "boosting", "trees")
 _STARTS = ("mean_map", "debiased")
