@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from apportion.exceptions import (
         AmbiguousTotalsWarning,
         BagDesignWarning,
+        CandidateWarning,
         DiaryError,
         DuplicateRowsWarning,
         FileError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     )
     from apportion.graphs import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
     from apportion.labeling import label_table
+    from apportion.model_selection import AutoLLP, CalibratedLLP
     from apportion.report import write_report
     from apportion.supervision.diagnosis import Diagnosis, diagnose
     from apportion.supervision.totals import Totals
@@ -50,8 +52,11 @@ __all__ = [
     "AggregateGP",
     "AmbiguousTotalsWarning",
     "AnchorGraph",
+    "AutoLLP",
     "BagDesignWarning",
     "BagReport",
+    "CalibratedLLP",
+    "CandidateWarning",
     "CountLogistic",
     "Diagnosis",
     "DiaryError",
@@ -88,11 +93,12 @@ _DEFINED_IN = {
     "supervision.diagnosis": "Diagnosis diagnose",
     "estimators": "AggregateGP CountLogistic EMLLP InvCal LPLLP LabelPropagation "
     "LaplacianMeanMap MeanMap PropSVM WeightedKNN",
-    "exceptions": "AmbiguousTotalsWarning BagDesignWarning DiaryError DuplicateRowsWarning "
-    "FileError InputError IsolatedRowsWarning MissedNeighborsWarning OutputError SavedModelError "
-    "SupervisionError",
+    "exceptions": "AmbiguousTotalsWarning BagDesignWarning CandidateWarning DiaryError "
+    "DuplicateRowsWarning FileError InputError IsolatedRowsWarning MissedNeighborsWarning "
+    "OutputError SavedModelError SupervisionError",
     "labeling": "label_table",
     "graphs": "AnchorGraph KNNGraph PrecomputedGraph RBFGraph",
+    "model_selection": "AutoLLP CalibratedLLP",
     "_io.parquet": "read_rows",
     "report": "write_report",
     "supervision.totals": "Totals",

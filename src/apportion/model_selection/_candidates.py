@@ -1,0 +1,147 @@
+"""The methods that `AutoLLP` weighs: what they are called, and what they are fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from apportion.estimators import (
+    EMLLP,
+    LPLLP,
+    AggregateGP,
+    CountLogistic,
+    InvCal,
+    LabelPropagation,
+    LaplacianMeanMap,
+    MeanMap,
+    PropSVM,
+    WeightedKNN,
+)
+from apportion.estimators._base import learns_from_totals
+from apportion.exceptions import name_some
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method, and how it is fitted.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in reports.
+    estimator : estimator
+        The method, not fitted.
+    first : str or None
+        The candidate that is fitted first, because its answer is a parameter of this one.
+    answer : str
+        That parameter.
+    standardized : bool
+        Whether it is fitted to standardized features, or to the features as they are.
+    most_rows : float
+        The number of rows beyond which it would take too long, and is left out.
+    """
+
+    name: str
+    estimator: Any
+    first: str | None = None
+    answer: str = "prior"
+    standardized: bool = False
+    most_rows: float = np.inf
+
+
+def _named(
+    name: str,
+    make: Callable[[], Any],
+    *,
+    first: str | None = None,
+    answer: str = "prior",
+    most_rows: float = np.inf,
+) -> tuple[str, Callable[[], Candidate]]:
+    return name, lambda: Candidate(name, make(), first, answer, True, most_rows)
+
+
+NAMED: Mapping[str, Callable[[], Candidate]] = dict(
+    [
+        _named("gp", lambda: AggregateGP(("linear", "rbf", "laplacian"))),
+        _named("gp-trees", lambda: AggregateGP("trees")),
+        _named("lpllp", LPLLP),
+        _named("lpllp-gp", lambda: LPLLP(prior_weight=1.0), first="gp"),
+        _named("trees", lambda: EMLLP("trees", cross_fit=4), first="gp", answer="start"),
+        _named("mean-map", MeanMap),
+        _named("mean-map-rbf", lambda: MeanMap("rbf")),
+        _named("laplacian-mean-map", LaplacianMeanMap),
+        _named("count", CountLogistic),
+        _named("count-rbf", lambda: CountLogistic("rbf")),
+        _named("inv-cal", InvCal),
+        _named("inv-cal-rbf", lambda: InvCal("rbf"), most_rows=20_000),
+        _named("em", EMLLP),
+        _named("knn", WeightedKNN),
+        _named("label-propagation", LabelPropagation),
+        _named("prop-svm", PropSVM, most_rows=2_000),
+    ]
+)
+"""The methods that can be asked for by name."""
+
+DEFAULT = (
+    "gp",
+    "gp-trees",
+    "lpllp",
+    "lpllp-gp",
+    "trees",
+    "mean-map",
+    "mean-map-rbf",
+    "laplacian-mean-map",
+    "count",
+    "count-rbf",
+    "inv-cal",
+)
+"""The candidates by default: different ideas, each the best one on some data."""
+
+
+def resolve_candidates(asked: Any) -> list[Candidate]:
+    """Return the candidates that were asked for, each after the one that it needs.
+
+    Parameters
+    ----------
+    asked : "auto", sequence of names and estimators, or mapping of names to estimators
+        See `AutoLLP`.
+    """
+    if isinstance(asked, str) and asked == "auto":
+        asked = DEFAULT
+    if isinstance(asked, str) or not isinstance(asked, Iterable):
+        raise _not_candidates(asked)
+    pairs = asked.items() if isinstance(asked, Mapping) else ((None, item) for item in asked)
+    candidates: dict[str, Candidate] = {}
+    for name, item in pairs:
+        candidate = _candidate(name, item, candidates)
+        if candidate.first is not None and candidate.first not in candidates:
+            candidates[candidate.first] = NAMED[candidate.first]()
+        candidates[candidate.name] = candidate
+    if not candidates:
+        raise _not_candidates(asked)
+    return list(candidates.values())
+
+
+def _candidate(name: str | None, item: Any, taken: Mapping[str, Candidate]) -> Candidate:
+    if isinstance(item, str) and item in NAMED:
+        return NAMED[item]()
+    if isinstance(item, str | type) or not (hasattr(item, "fit") and learns_from_totals(item)):
+        raise _not_candidates(item)
+    if name is None:
+        name = kind = type(item).__name__
+        number = 2
+        while name in taken:
+            name, number = f"{kind}-{number}", number + 1
+    return Candidate(str(name), clone(item))
+
+
+def _not_candidates(got: Any) -> ValueError:
+    return ValueError(
+        "The 'candidates' parameter of AutoLLP must be 'auto', or a list or mapping of names "
+        f"({name_some(map(repr, NAMED), len(NAMED))}) and estimators with "
+        f"fit(X, y, bags=, proportions=) and predict_proba. Got {got!r} instead."
+    )

@@ -1,0 +1,104 @@
+"""AutoLLP: several methods, weighed by held-out totals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apportion.model_selection._candidates import Candidate, resolve_candidates
+from apportion.model_selection._weighing import WeighingClassifier
+
+
+class AutoLLP(WeighingClassifier):
+    """The average of several methods, weighed and calibrated by the totals of held-out bags.
+
+    No method is the best on all data. Every candidate is fitted without a fold of whole bags, and
+    predicts the class probabilities P of their rows; the totals of these bags tell how right it is.
+    A candidate's probabilities become `P_t ∝ exp(t log P + s)`, with a posterior over temperatures
+    t and between-bag variances ρ by the likelihood of the held-out totals, and shifts s that meet
+    the overall class shares. The candidates are averaged with weights
+    `∝ exp(K / (K + 60) · log-likelihood)`, K the number of held-out bags, so that few bags leave
+    the weights nearly equal. The average is calibrated in the same way, reconciled with the bags
+    and decoded. No label is looked at unless it is given. With fewer than 5 bags, all candidates
+    have the same weight, and a warning says so.
+
+    Parameters
+    ----------
+    candidates : "auto", list or mapping, default="auto"
+        The methods: names, such as `"lpllp"` or `"gp"`, and estimators with
+        `fit(X, y, bags=, proportions=)` and `predict_proba`, in any mixture. A mapping gives names
+        to estimators. Methods given by name see standardized features, clipped at three standard
+        deviations; estimators see X as it is. See the user guide for all names.
+    cv : int or "auto", default="auto"
+        The number of folds of whole bags. `"auto"` is 5; beyond 20,000 rows, only as many of them
+        are held out as are needed for 200 bags.
+    decode : {"quota", "threshold"}, default="quota"
+        Label the fitted rows with exactly the counts of every bag, or every row with its most
+        likely class under the totals of its bag. `predict` without totals does not use it.
+    n_jobs : int, optional
+        The number of processes that fit a candidate's folds; None = 1, -1 = all processors.
+    random_state : int, RandomState or None, default=None
+        The seed of the candidates that have none.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    label_distributions_ : ndarray of shape (n_samples, n_classes)
+        Calibrated probabilities of the fitted rows, under their bags' totals.
+    transduction_ : ndarray of shape (n_samples,)
+        A label for every fitted row.
+    estimated_accuracy_ : EstimatedAccuracy
+        How many labels are right, for new rows and for the fitted rows, with an interval; withheld
+        with a reason where the totals leave it open.
+    weights_ : dict of str to float
+        The candidates' weights.
+    held_out_log_likelihood_ : dict of str to float
+        The log-likelihood of the held-out totals under each candidate, minus that of a model that
+        knows the class shares only.
+    candidate_report_ : CandidateReport
+        Weights, log-likelihoods, temperatures and times; `print` it, or take `to_frame()`.
+    candidates_ : dict of str to estimator
+        The candidates, fitted to all bags; without those of weight 0.
+    held_out_proba_ : ndarray of shape (n_samples, n_classes)
+        Calibrated probabilities by candidates that did not see the row's totals; NaN for rows that
+        were never held out.
+    bag_report_ : BagReport
+        Given and assigned totals per bag and class, for both decodings.
+    diagnosis_ : Diagnosis
+        Which classes the totals can tell apart.
+
+    References
+    ----------
+    Y. Yao, A. Vehtari, D. Simpson, A. Gelman, "Using Stacking to Average Bayesian Predictive
+    Distributions", Bayesian Analysis 13, 2018, on weights by held-out likelihoods.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from apportion.datasets import make_bags
+    >>> X, y = load_wine(return_X_y=True)
+    >>> bags, totals = make_bags(X, y, 12, random_state=0)
+    >>> model = AutoLLP(["gp", "lpllp"], random_state=0).fit(X, bags=bags, proportions=totals)
+    >>> float((model.transduction_ == y).mean()) > 0.9
+    True
+    >>> sorted(model.weights_)
+    ['gp', 'lpllp']
+    """
+
+    def __init__(
+        self,
+        candidates: Any = "auto",
+        *,
+        cv: int | str = "auto",
+        decode: str = "quota",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.candidates = candidates
+        self.cv = cv
+        self.decode = decode
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _asked_candidates(self) -> list[Candidate]:
+        return resolve_candidates(self.candidates)
