@@ -63,20 +63,22 @@ def every_method() -> dict[str, Factory]:
 
     return {
         "LPLLP": lambda seed: ap.LPLLP(random_state=seed),
-        "LPLLP, prior MeanMap": lambda seed: ap.LPLLP(prior=ap.MeanMap(), random_state=seed),
         "LPLLP, prior InvCal rbf": lambda seed: ap.LPLLP(
             prior=ap.InvCal("rbf"), prior_weight=1.0, random_state=seed
         ),
+        "LPLLP, prior AggregateGP": lambda seed: ap.LPLLP(
+            prior=ap.AggregateGP(), prior_weight=1.0, random_state=seed
+        ),
+        "AggregateGP": lambda seed: ap.AggregateGP(random_state=seed),
         "MeanMap": lambda seed: ap.MeanMap(),
         "MeanMap rbf": lambda seed: ap.MeanMap("rbf"),
+        "LaplacianMeanMap": lambda seed: ap.LaplacianMeanMap(),
         "InvCal": lambda seed: ap.InvCal(),
         "InvCal rbf": lambda seed: ap.InvCal("rbf"),
+        "CountLogistic": lambda seed: ap.CountLogistic(),
+        "CountLogistic rbf": lambda seed: ap.CountLogistic("rbf"),
         "EMLLP": lambda seed: ap.EMLLP(random_state=seed),
-        "EMLLP trees": lambda seed: ap.EMLLP("trees", cross_fit=4, random_state=seed),
-        "CountLogistic": lambda seed: seeded(ap.CountLogistic(), seed),
-        "CountLogistic rbf": lambda seed: seeded(ap.CountLogistic("rbf"), seed),
-        "LaplacianMeanMap": lambda seed: seeded(ap.LaplacianMeanMap(), seed),
-        "LaplacianMeanMap rbf": lambda seed: seeded(ap.LaplacianMeanMap("rbf"), seed),
+        "EMLLP trees": lambda seed: ap.EMLLP("trees", random_state=seed),
         "AutoLLP": lambda seed: seeded(ap.AutoLLP(), seed),
     }
 
@@ -170,7 +172,7 @@ def own_account(model: Any, problem: Problem) -> dict[str, Any]:
     return account
 
 
-PARTS = {"new_rows": "held-out rows", "fitted": "fitted rows"}
+PARTS = {"new_rows": "held-out rows", "fitted_rows": "fitted rows"}
 """The parts of `estimated_accuracy_`, and what the summary calls them."""
 
 
