@@ -126,7 +126,7 @@ def warm_up() -> None:
     X, bags = np.random.RandomState(0).randn(64, 2), np.arange(64) % 8
     y = np.where(X[:, 0] > 0, "a", "b")
     problem = Problem(X, y, bags, Totals.from_labels(y, bags))
-    for name in (*BASELINES, "LPLLP, prior MeanMap", "InvCal rbf", "EMLLP"):
+    for name in (*BASELINES, "LPLLP", "InvCal rbf", "EMLLP"):
         with suppress(Exception):  # a method that fails is reported with its own fits
             measured(problem, name, 0)
 
@@ -161,7 +161,7 @@ def own_account(model: Any, problem: Problem) -> dict[str, Any]:
     account: dict[str, Any] = {
         "estimated": {part: estimate(getattr(estimated, part, None)) for part in PARTS},
         "weights": plain(getattr(model, "weights_", None)),
-        "reliability": {"fitted": reliability(model.label_distributions_, model, problem)},
+        "reliability": {"fitted_rows": reliability(model.label_distributions_, model, problem)},
     }
     held_out = getattr(model, "held_out_proba_", None)
     if held_out is not None:
