@@ -180,19 +180,22 @@ class AggregateGP(InductiveClassifier):
 
     def _average(self, posteriors: dict[str, Posterior]) -> None:
         """Average the posterior means by their evidence; 0 without any."""
-        evidence = np.array([p.log_evidence for p in posteriors.values()] or [0.0])
-        shares = np.array([p.explained_share for p in posteriors.values()] or [0.0])
-        weights = softmax(_TEMPERED * evidence)
-        self.log_evidence_ = float(logsumexp(evidence) - np.log(len(evidence)))
-        self.explained_share_ = float(weights @ shares)
-        self.kernel_weights_ = dict(zip(posteriors, weights.tolist(), strict=False))
+        self.kernel_weights_, self.explained_share_, self.log_evidence_ = {}, 0.0, 0.0
+        if posteriors:
+            evidence = np.array([p.log_evidence for p in posteriors.values()])
+            weights = softmax(_TEMPERED * evidence)
+            self.kernel_weights_ = dict(zip(posteriors, weights.tolist(), strict=True))
+            self.explained_share_ = float(
+                weights @ [p.explained_share for p in posteriors.values()]
+            )
+            self.log_evidence_ = float(logsumexp(evidence) - np.log(len(evidence)))
         kept = {k: w for k, w in self.kernel_weights_.items() if w >= _LEAST_WEIGHT}
         self._terms = [(w / sum(kept.values()), posteriors[k].function) for k, w in kept.items()]
 
     def _soft_labels(self, X: Any) -> FloatArray:
         X = self._standardize(np.asarray(X))
         P = np.tile(self._overall, (len(X), 1))
-        for block in row_blocks(len(X), 1000):
+        for block in row_blocks(len(X), _MOST_DIRECTIONS):
             for weight, function in self._terms:
                 P[block] += weight * function(X[block])
         P = np.maximum(P, _LEAST_PROBABILITY)
@@ -249,7 +252,7 @@ def bag_sums(features: FeatureMap, X: FloatArray, groups: Groups) -> BagSums:
     """Return the sums over all rows, block by block."""
     sums: Any = None
     square = 0.0
-    for block in row_blocks(len(X), min(features.width, 1000)):
+    for block in row_blocks(len(X), _MOST_DIRECTIONS):
         values = features(X[block])
         part = Groups(groups.codes[block], groups.n_groups).sum(values)
         sums = part if sums is None else sums + part
@@ -329,7 +332,7 @@ def regress(
         return None
     in_bags = sparse.issparse(sums.sums) or groups.n_groups <= features.width
     spectrum = (spectrum_of_bags if in_bags else spectrum_of_features)(sums, groups.sizes, totals)
-    evidence = log_evidences(spectrum, totals.residuals)
+    evidence = log_evidences(spectrum, totals)
     weights = softmax(evidence)
     shrinkage = _SHARES / (np.multiply.outer(spectrum.eigenvalues, _SHARES) + 1.0 - _SHARES)
     t = (shrinkage @ weights)[:, None] * spectrum.coordinates * totals.units
@@ -341,9 +344,9 @@ def regress(
     )
 
 
-def log_evidences(spectrum: Spectrum, residuals: FloatArray) -> FloatArray:
+def log_evidences(spectrum: Spectrum, totals: CenteredTotals) -> FloatArray:
     """Return the log evidence of every θ of the grid, minus that of θ = 0."""
-    n_classes = int(np.any(residuals != 0, axis=0).sum())
+    n_classes, residuals = int((totals.units > 0).sum()), totals.residuals
     explained = (spectrum.coordinates**2).sum(axis=1)
     rest = float((residuals**2).sum()) - float(explained.sum())
     variances = np.multiply.outer(_SHARES, spectrum.eigenvalues) + (1.0 - _SHARES)[:, None]
