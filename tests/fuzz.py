@@ -32,6 +32,7 @@ from threadpoolctl import threadpool_limits
 from apportion import (
     EMLLP,
     LPLLP,
+    AggregateGP,
     AnchorGraph,
     InvCal,
     KNNGraph,
@@ -58,6 +59,7 @@ ESTIMATORS: dict[str, Any] = {
     "InvCal rbf": InvCal("rbf"),
     "MeanMap": MeanMap(),
     "MeanMap rbf": MeanMap("rbf"),
+    "AggregateGP": AggregateGP(n_estimators=10, random_state=0),
     "PropSVM": PropSVM(n_starts=2, random_state=0),
     "EMLLP": EMLLP(random_state=0),
 }

@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.kernel_ridge import KernelRidge
 
 from apportion import AggregateGP, Totals
+from apportion._utils.groups import Groups
 from apportion.estimators import _feature_maps as maps
 from apportion.estimators import _kernels as kernels
 from apportion.estimators import aggregate_gp as module
@@ -105,7 +106,7 @@ def test_one_row_per_bag_is_regression_of_labels(monkeypatch):
 @pytest.mark.parametrize("name", ["linear", "rbf", "laplacian"])
 def test_both_forms_of_the_spectrum_agree(name, n_bags):
     X, _, bags, totals = clouds(4, n_bags=n_bags)
-    groups = maps_groups(bags, n_bags)
+    groups = Groups(bags, n_bags)
     residuals = module.centered_totals(
         groups.sizes, totals.lower, np.ones(totals.lower.shape), np.full(3, 1 / 3)
     )
@@ -117,8 +118,8 @@ def test_both_forms_of_the_spectrum_agree(name, n_bags):
     by_bags = module.spectrum_of_bags(sums, groups.sizes, residuals)
     by_features = module.spectrum_of_features(sums, groups.sizes, residuals)
     np.testing.assert_allclose(
-        module.log_evidences(by_bags, residuals),
-        module.log_evidences(by_features, residuals),
+        module.log_evidences(by_bags, residuals, SHARES),
+        module.log_evidences(by_features, residuals, SHARES),
         atol=1e-8,
     )
 
@@ -126,10 +127,6 @@ def test_both_forms_of_the_spectrum_agree(name, n_bags):
         return spectrum.weights_of(spectrum.coordinates / (1 + spectrum.eigenvalues[:, None]))
 
     np.testing.assert_allclose(weights(by_bags), weights(by_features), atol=1e-7)
-
-
-def maps_groups(bags, n_bags):
-    return module.Groups(np.asarray(bags), n_bags)
 
 
 def test_many_bags_and_features_are_replaced_by_landmarks(monkeypatch):
@@ -141,7 +138,7 @@ def test_many_bags_and_features_are_replaced_by_landmarks(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(module, "_MOST_DIRECTIONS", 3)
             model = AggregateGP(name, **settings).fit(X, bags=bags, proportions=totals)
-            assert all(isinstance(f, kernels.Expansion) for _, f in model._terms)
+        assert model.log_evidence_ == pytest.approx(exact.log_evidence_, abs=1e-4)
         np.testing.assert_allclose(model.predict_proba(X), exact.predict_proba(X), atol=1e-5)
 
 
@@ -158,12 +155,14 @@ def test_landmark_features_are_exact_for_the_landmarks(kernel):
     X = np.random.default_rng(0).normal(size=(60, 3))
     X = np.concatenate([X, X[:5]])
     features = LandmarkMap.of(kernel, X)
-    assert features.width <= 60
-    np.testing.assert_allclose(features(X) @ features(X).T, kernel(X, X), atol=1e-5)
+    assert features.cells <= 60
+    Z = features.finish(features.raw(X))
+    np.testing.assert_allclose(Z @ Z.T, kernel(X, X), atol=1e-5)
     errors = []
     for rank in (5, 20, 60):
         few = LandmarkMap.of(kernel, X[:rank])
-        errors.append(np.abs(kernel(X, X) - few(X) @ few(X).T).sum())
+        Z = few.finish(few.raw(X))
+        errors.append(np.abs(kernel(X, X) - Z @ Z.T).sum())
     assert errors == sorted(errors, reverse=True)
 
 
@@ -176,6 +175,24 @@ def test_the_rank_is_bounded():
     np.testing.assert_array_equal(default.predict_proba(X), exact.predict_proba(X))
     one = AggregateGP("rbf", max_rank=1).fit(X, bags=bags, proportions=totals)
     assert np.isfinite(one.predict_proba(X)).all()
+
+
+def test_what_landmarks_leave_out_is_noise(monkeypatch):
+    X, y, bags, totals = clouds(7)
+    monkeypatch.setattr(module, "_SHARES", np.array([0.6]))
+    monkeypatch.setattr(maps, "_LAPLACIAN_SCALES", (1.0,))
+    model = AggregateGP("laplacian", max_rank=10).fit(X, bags=bags, proportions=totals)
+    rows, kernel = model._terms[0][1].rows, model._terms[0][1].kernel
+    Z = standardized(X)
+    near = kernel(Z, rows)
+    K = near @ np.linalg.inv(kernel(rows, rows)) @ near.T
+    share = 0.6 * (np.trace(K) / 90 - K.mean()) / (1 - K.mean())
+    mean, evidence = aggregate_regression(centered_kernel(K), bags, counts_of(y, bags), share)
+    null = aggregate_regression(np.eye(90), bags, counts_of(y, bags), 0.0)[1]
+    assert model.explained_share_ == pytest.approx(share)
+    assert model.log_evidence_ == pytest.approx(evidence - null, abs=1e-5)
+    P = np.maximum(mean, 1e-3)
+    np.testing.assert_allclose(model.predict_proba(X), P / P.sum(axis=1, keepdims=True), atol=1e-6)
 
 
 def test_units_and_offsets_do_not_matter():

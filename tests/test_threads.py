@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from apportion import (
     EMLLP,
     LPLLP,
+    AggregateGP,
     AnchorGraph,
     InvCal,
     KNNGraph,
@@ -107,6 +108,7 @@ def many_rows():
         LPLLP(RBFGraph(0.1), order=2),
         InvCal("rbf"),
         MeanMap("rbf"),
+        AggregateGP(("laplacian", "trees"), n_estimators=10, random_state=0),
         EMLLP(max_iter=3, random_state=0),
     ],
     ids=str,

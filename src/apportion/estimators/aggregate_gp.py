@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from scipy import sparse
 from scipy.special import logsumexp, softmax
 
 from apportion._utils.groups import Groups
+from apportion._utils.memory import refuse_if_too_large
 from apportion._utils.parameters import integer, parameter_error
 from apportion._utils.typing import FloatArray
 from apportion.estimators._feature_maps import FeatureMap, Function, Standardization, feature_maps
@@ -34,7 +37,7 @@ _LEAST_PROBABILITY = 1e-3
 """The smallest probability before normalization; a regression may leave [0, 1]."""
 
 _MANY_ROWS = 5000
-_RANKS = (1000, 300)
+_RANKS = (1000, 500)
 """The landmarks of a kernel up to so many rows, and of more rows."""
 
 _MOST_DIRECTIONS = 1000
@@ -69,7 +72,7 @@ class AggregateGP(InductiveClassifier):
     max_rank : "auto" or int, default="auto"
         With more rows than this, kernels of distances are replaced by their Nyström approximation
         on a sample of this many rows; the other kernels only if there are more than 1,000
-        bags and features. `"auto"` is 1,000 up to 5,000 rows, else 300.
+        bags and features. `"auto"` is 1,000 up to 5,000 rows, else 500.
     n_estimators : int, default=200
         The number of trees of each of the kernels of trees.
     decode : {"quota", "threshold"}, default="quota"
@@ -241,25 +244,45 @@ def centered_totals(
 
 
 class BagSums(NamedTuple):
-    """Sums of features over bags, their mean over rows, and the sum of their variances."""
+    """Sums of features over bags.
+
+    Attributes
+    ----------
+    sums : array of shape (n_bags, n_features)
+        The sums, dense or sparse.
+    mean : ndarray of shape (n_features,)
+        The mean over all rows.
+    variance : float
+        The sum of the features' variances.
+    explained : float
+        This variance as a share of that of the kernel: less than 1 for Nyström features.
+    """
 
     sums: Any
     mean: FloatArray
     variance: float
+    explained: float
 
 
 def bag_sums(features: FeatureMap, X: FloatArray, groups: Groups) -> BagSums:
-    """Return the sums over all rows, block by block."""
-    sums: Any = None
-    square = 0.0
-    for block in row_blocks(len(X), _MOST_DIRECTIONS):
-        values = features(X[block])
-        part = Groups(groups.codes[block], groups.n_groups).sum(values)
-        sums = part if sums is None else sums + part
-        cells = values.data if sparse.issparse(values) else values.ravel()
-        square += float(cells @ cells)
+    """Return the sums over all rows, block by block; the variances from a sample of many rows."""
+    refuse_if_too_large(
+        f"The sums of {features.cells} features over {groups.n_groups} bags",
+        3 * 8 * features.cells * groups.n_groups,
+        "a smaller max_rank or n_estimators",
+    )
+    blocks = row_blocks(len(X), features.cells)
+    parts = (
+        Groups(groups.codes[block], groups.n_groups).sum(features.raw(X[block])) for block in blocks
+    )
+    sums = features.finish(reduce(add, parts))
     mean = np.asarray(sums.sum(axis=0)).ravel() / len(X)
-    return BagSums(sums, mean, square / len(X) - float(mean @ mean))
+    sample = X[:: -(-len(X) // _MANY_ROWS)]
+    values = features.finish(features.raw(sample))
+    cells = values.data if sparse.issparse(values) else values.ravel()
+    variance = float(cells @ cells) / len(sample) - float(mean @ mean)
+    whole = features.mean_square(sample) - float(mean @ mean)
+    return BagSums(sums, mean, variance, min(variance / whole, 1.0) if whole > 0 else 0.0)
 
 
 class Spectrum(NamedTuple):
@@ -326,31 +349,34 @@ def regress(
     """Return the posterior for one kernel, averaged over θ; None if it sees no difference of rows.
 
     In the eigenvectors of B, `θ B + (1 - θ) I` is diagonal, so that one decomposition serves all θ.
+    What Nyström features leave out of a kernel counts as noise, as in E. Snelson, Z. Ghahramani,
+    "Sparse Gaussian Processes using Pseudo-inputs", 2006, but with its mean over rows.
     """
     sums = bag_sums(features, X, groups)
     if sums.variance <= 1e-10 * (sums.variance + float(sums.mean @ sums.mean)):
         return None
-    in_bags = sparse.issparse(sums.sums) or groups.n_groups <= features.width
+    in_bags = sparse.issparse(sums.sums) or groups.n_groups <= len(sums.mean)
     spectrum = (spectrum_of_bags if in_bags else spectrum_of_features)(sums, groups.sizes, totals)
-    evidence = log_evidences(spectrum, totals)
+    shares = sums.explained * _SHARES
+    evidence = log_evidences(spectrum, totals, shares)
     weights = softmax(evidence)
-    shrinkage = _SHARES / (np.multiply.outer(spectrum.eigenvalues, _SHARES) + 1.0 - _SHARES)
+    shrinkage = shares / (np.multiply.outer(spectrum.eigenvalues, shares) + 1.0 - shares)
     t = (shrinkage @ weights)[:, None] * spectrum.coordinates * totals.units
     w = spectrum.weights_of(t)
     return Posterior(
         features.function(w, -sums.mean @ w),
         float(logsumexp(evidence) - np.log(len(evidence))),
-        float(weights @ _SHARES),
+        float(weights @ shares),
     )
 
 
-def log_evidences(spectrum: Spectrum, totals: CenteredTotals) -> FloatArray:
-    """Return the log evidence of every θ of the grid, minus that of θ = 0."""
+def log_evidences(spectrum: Spectrum, totals: CenteredTotals, shares: FloatArray) -> FloatArray:
+    """Return the log evidence of every share θ, minus that of θ = 0."""
     n_classes, residuals = int((totals.units > 0).sum()), totals.residuals
     explained = (spectrum.coordinates**2).sum(axis=1)
     rest = float((residuals**2).sum()) - float(explained.sum())
-    variances = np.multiply.outer(_SHARES, spectrum.eigenvalues) + (1.0 - _SHARES)[:, None]
-    gain = ((1.0 - 1.0 / variances) * explained).sum(axis=1) + (1.0 - 1.0 / (1.0 - _SHARES)) * rest
+    variances = np.multiply.outer(shares, spectrum.eigenvalues) + (1.0 - shares)[:, None]
+    gain = ((1.0 - 1.0 / variances) * explained).sum(axis=1) + (1.0 - 1.0 / (1.0 - shares)) * rest
     n_others = len(residuals) - len(explained)
-    volume = np.log(variances).sum(axis=1) + n_others * np.log1p(-_SHARES)
+    volume = np.log(variances).sum(axis=1) + n_others * np.log1p(-shares)
     return np.asarray(0.5 * (gain / max(n_classes, 1) - volume) * max(n_classes - 1, 0))
