@@ -12,6 +12,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from apportion import AggregateGP, Totals
 from apportion._utils.groups import Groups
+from apportion.estimators import _aggregate_regression as regression
 from apportion.estimators import _feature_maps as maps
 from apportion.estimators import _kernels as kernels
 from apportion.estimators import aggregate_gp as module
@@ -19,7 +20,7 @@ from apportion.estimators._feature_maps import LandmarkMap, Standardization, Tre
 from apportion.estimators._kernels import Kernel
 from reference import aggregate_regression, averaged_regression, centered_kernel
 
-SHARES = module._SHARES
+SHARES = regression._SHARES
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +76,7 @@ def test_agrees_with_dense_regression(names, n_bags, c):
 @pytest.mark.parametrize("leaf_size", [5, 20])
 def test_trees_agree_with_dense_regression(monkeypatch, theta, leaf_size):
     X, y, bags, totals = clouds(2)
-    monkeypatch.setattr(module, "_SHARES", np.array([theta]))
+    monkeypatch.setattr(regression, "_SHARES", np.array([theta]))
     monkeypatch.setattr(maps, "_LEAF_SIZES", (leaf_size,))
     model = AggregateGP("trees", n_estimators=20, random_state=0)
     model.fit(X, bags=bags, proportions=totals)
@@ -91,7 +92,7 @@ def test_trees_agree_with_dense_regression(monkeypatch, theta, leaf_size):
 
 def test_one_row_per_bag_is_regression_of_labels(monkeypatch):
     X, y, _, _ = clouds(3, c=2)
-    monkeypatch.setattr(module, "_SHARES", np.array([0.3]))
+    monkeypatch.setattr(regression, "_SHARES", np.array([0.3]))
     model = AggregateGP("linear").fit(X, y)
     K, share = centered_kernel(literal_kernels(X)["linear"][0]), y.mean()
     ridge = KernelRidge(alpha=0.7 / 0.3, kernel="precomputed").fit(K, y - share)
@@ -107,19 +108,19 @@ def test_one_row_per_bag_is_regression_of_labels(monkeypatch):
 def test_both_forms_of_the_spectrum_agree(name, n_bags):
     X, _, bags, totals = clouds(4, n_bags=n_bags)
     groups = Groups(bags, n_bags)
-    residuals = module.centered_totals(
+    residuals = regression.centered_totals(
         groups.sizes, totals.lower, np.ones(totals.lower.shape), np.full(3, 1 / 3)
     )
     Z = standardized(X)
     (features, *_) = maps.feature_maps(
         Z, (name,), max_rank=20, max_directions=np.inf, n_estimators=1, seed=0
     ).values()
-    sums = module.bag_sums(features, Z, groups)
-    by_bags = module.spectrum_of_bags(sums, groups.sizes, residuals)
-    by_features = module.spectrum_of_features(sums, groups.sizes, residuals)
+    sums = regression.bag_sums(features, Z, groups)
+    by_bags = regression.spectrum_of_bags(sums, groups.sizes, residuals)
+    by_features = regression.spectrum_of_features(sums, groups.sizes, residuals)
     np.testing.assert_allclose(
-        module.log_evidences(by_bags, residuals, SHARES),
-        module.log_evidences(by_features, residuals, SHARES),
+        regression.log_evidences(by_bags, residuals, SHARES),
+        regression.log_evidences(by_features, residuals, SHARES),
         atol=1e-8,
     )
 
@@ -145,7 +146,7 @@ def test_many_bags_and_features_are_replaced_by_landmarks(monkeypatch):
 def test_blocks_are_sums_over_all_rows(monkeypatch):
     X, _, bags, totals = clouds(6)
     whole = AggregateGP(n_estimators=10, random_state=0).fit(X, bags=bags, proportions=totals)
-    monkeypatch.setattr(kernels, "_BLOCK_BYTES", 8 * module._MOST_DIRECTIONS * 7)
+    monkeypatch.setattr(kernels, "_BLOCK_BYTES", 8 * 90 * 7)
     model = AggregateGP(n_estimators=10, random_state=0).fit(X, bags=bags, proportions=totals)
     np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), atol=1e-7)
 
@@ -179,7 +180,7 @@ def test_the_rank_is_bounded():
 
 def test_what_landmarks_leave_out_is_noise(monkeypatch):
     X, y, bags, totals = clouds(7)
-    monkeypatch.setattr(module, "_SHARES", np.array([0.6]))
+    monkeypatch.setattr(regression, "_SHARES", np.array([0.6]))
     monkeypatch.setattr(maps, "_LAPLACIAN_SCALES", (1.0,))
     model = AggregateGP("laplacian", max_rank=10).fit(X, bags=bags, proportions=totals)
     rows, kernel = model._terms[0][1].rows, model._terms[0][1].kernel
@@ -245,7 +246,7 @@ def test_rows_and_bags_of_which_nothing_is_known_are_left_out():
 def test_wide_intervals_say_little():
     sizes, shares = np.array([10.0, 10.0]), np.array([[0.9, 0.1], [0.1, 0.9]])
     certainty = np.array([[1.0, 1.0], [0.4, 0.4]])
-    totals = module.centered_totals(sizes, shares, certainty, np.array([0.5, 0.5]))
+    totals = regression.centered_totals(sizes, shares, certainty, np.array([0.5, 0.5]))
     # Two intervals of width 6, of variance 3 each, over a variance of labels of 1/4 each.
     np.testing.assert_allclose(totals.noise, [10.0, 10.0 + 2 * 3.0 / 0.5])
     np.testing.assert_allclose(totals.residuals[0], [4.0 / np.sqrt(2.5), -4.0 / np.sqrt(2.5)])
