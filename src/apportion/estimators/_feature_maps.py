@@ -17,7 +17,8 @@ from apportion.estimators._kernels import Expansion, Kernel, center_of
 _CLIP = 3.0
 """Standardized features are clipped here, so that outliers do not decide about distances, or about
 the thresholds of trees, which are uniform between the extremes. On seven tables with bags of 16 and
-64 rows, 200 trees were right for .800 of the rows with this, and for .790 without."""
+64 rows, 200 trees were right for .800 of the rows with this, and for .790 without; on eight others,
+for .683 and .678."""
 
 _RBF_SCALES = (0.25, 1.0, 4.0, 16.0)
 _LAPLACIAN_SCALES = (1.0, 4.0)
