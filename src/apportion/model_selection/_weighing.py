@@ -18,6 +18,7 @@ from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.estimators import LPLLP
 from apportion.estimators._base import BagClassifier, all_or_nothing
 from apportion.estimators._feature_maps import Standardization
+from apportion.estimators._inductive import feature_order
 from apportion.exceptions import CandidateWarning, counted, users_level
 from apportion.model_selection._accuracy import EstimatedAccuracy, estimate_accuracy, withheld
 from apportion.model_selection._calibration import (
@@ -96,7 +97,9 @@ class WeighingClassifier(BagClassifier):
         rows = self._checked_rows(X, reset=True)
         self._store_diagnosis(matched)
         seed = check_random_state(self.random_state).randint(2**31)
-        self._standardization = Standardization.of(rows)
+        # In the order of the features, so that the order of rows changes no rounding, and no hash.
+        row_order, _ = feature_order(rows, matched)
+        self._standardization = Standardization.of(rows[row_order])
         problem = Problem(rows, self._standardization(rows), matched, seed)
 
         usable = [c for c in candidates if c.most_rows >= matched.n_samples]
@@ -109,7 +112,7 @@ class WeighingClassifier(BagClassifier):
         n_folds = 0
         if n_units >= _LEAST_BAGS:
             n_folds = min(_FOLDS if self.cv == "auto" else int(self.cv), n_units)
-        folds = fold_of_rows(problem.standardized, matched, max(n_folds, 1))
+        folds = fold_of_rows(problem.X, matched, max(n_folds, 1))
         n_folds = n_evaluated(folds, matched, n_folds) if n_folds else 0
         fitted = fit_candidates(problem, usable, folds, n_folds, self.n_jobs)
         fitted_names = {one.candidate.name for one in fitted}
