@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +11,10 @@ from scipy import linalg, sparse
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.metrics.pairwise import euclidean_distances
 
+from apportion._io.archive import Stored, numbers
+from apportion._io.model_state import State, StateReader
 from apportion._utils.typing import AnyArray, FloatArray
+from apportion.estimators._forest import Forest
 from apportion.estimators._kernels import Expansion, Kernel, center_of
 
 _CLIP = 3.0
@@ -71,6 +74,17 @@ class Standardization:
 
     def __call__(self, X: FloatArray) -> FloatArray:
         return np.clip((X - self.center) / self.unit, -_CLIP, _CLIP)
+
+    def state(self) -> dict[str, AnyArray]:
+        """Return the arrays; the unit of a constant feature, which is infinite, as 0."""
+        return {"center": self.center, "unit": np.where(np.isinf(self.unit), 0.0, self.unit)}
+
+    @classmethod
+    def from_state(cls, state: StateReader) -> Standardization:
+        """Return the standardization of a file."""
+        center = state.array("center", numbers("features", size=1e100))
+        unit = state.array("unit", Stored(("features",), least=0.0, most=1e101))
+        return cls(center, np.where(unit == 0.0, np.inf, unit))
 
 
 @dataclass(frozen=True)
@@ -138,7 +152,7 @@ class TreeMap:
     Random Forest Kernel and creating other kernels for big data from random partitions", 2014.
     """
 
-    forest: ExtraTreesRegressor
+    forest: ExtraTreesRegressor | Forest
     offsets: AnyArray
 
     @classmethod
@@ -182,6 +196,42 @@ class TreeFunction:
 
     def __call__(self, X: FloatArray) -> FloatArray:
         return np.asarray(self.features(X) @ self.weights + self.intercept)
+
+
+def function_state(function: Any) -> State:
+    """Return the state of a function that a feature map returned."""
+    if isinstance(function, TreeFunction):
+        arrays = {"weights": function.weights, "intercept": function.intercept}
+        return State({"function": "leaves"}, {**_trees(function.features).state(), **arrays})
+    if isinstance(function, Linear):
+        rows = sparse.eye_array(len(function.weights))
+        function = Expansion(Kernel("linear"), rows, function.weights, function.intercept)
+    trees, arrays = getattr(function.kernel.name, "__self__", None), {}
+    if isinstance(trees, TreeMap):
+        function, arrays = replace(function, kernel=Kernel("trees")), _trees(trees).state()
+    state = function.state()
+    return State({"function": "expansion", **state.fields}, {**arrays, **state.arrays})
+
+
+def restored_function(state: StateReader) -> Function:
+    """Return the function of a file."""
+    kind = state.take("function", str)
+    if kind not in ("leaves", "expansion"):
+        state.refuse(f"the function {kind[:60]!r}", "'leaves' or 'expansion'")
+    if kind == "expansion" and state.take("kernel", str) != "trees":
+        return Expansion.from_state(state)
+    forest = Forest.from_state(state)
+    trees = TreeMap(forest, forest.offsets)
+    if kind == "expansion":
+        return Expansion.from_state(state, Kernel(trees.similarities))
+    weights = state.array("weights", numbers("nodes", "functions", size=1e150))
+    intercept = state.array("intercept", numbers("functions", size=1e150))
+    return TreeFunction(trees, weights, intercept)
+
+
+def _trees(features: TreeMap) -> Forest:
+    forest = features.forest
+    return forest if isinstance(forest, Forest) else Forest.of(forest)
 
 
 def feature_maps(
