@@ -409,6 +409,46 @@ def test_what_cannot_be_saved_is_refused_before_a_file_is_there(options, message
     assert not list(tmp_path.iterdir())
 
 
+def test_files_of_version_1_are_read():
+    """A file as the first version of the format has it, written without `save_model`."""
+    contents = {
+        "format": "apportion model",
+        "version": 1,
+        "apportion": "0.2.0",
+        "contents": "3 training rows",
+        "labels_only": False,
+        "classes": [["str", "sleep"], ["str", "tv"]],
+        "n_features": 1,
+        "feature_names": ["x"],
+        "graph_choice": "RBFGraph: as asked for",
+        "model": {"class": "LPLLP", "parameters": {"alpha": 0.3}, "left_out": ["random_state"]},
+        "graph": {"class": "RBFGraph", "parameters": {"gamma": "auto"}, "left_out": []},
+        "extra": {"unit": "hours"},
+    }
+    fitted_rows = np.array([[0.0], [1.0], [3.0]])
+    soft_labels = np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]])
+    arrays = {
+        "rows": fitted_rows,
+        "gamma": np.array(0.5),
+        "voices": soft_labels,
+        "overall": np.array([0.5, 0.5]),
+    }
+    file = io.BytesIO()
+    archive.write_zip(file, contents, arrays, "model.json")
+    saved = load_model(file)
+    weights = np.exp(-0.5 * (2.0 - fitted_rows[:, 0]) ** 2)
+    expected = weights @ soft_labels / weights.sum()
+    new = pd.DataFrame({"x": [2.0]})
+    np.testing.assert_allclose(saved.model.predict_proba(new), [expected], rtol=1e-12)
+    assert (saved.model.alpha, saved.extra) == (0.3, {"unit": "hours"})
+
+
+@pytest.mark.parametrize("labels_only", [False, True])
+def test_earlier_versions_can_read_an_lpllp(labels_only):
+    options = {"labels_only": True, "ids": range(80)} if labels_only else {}
+    assert document(written(fitted(), **options))["version"] == 1
+
+
 def test_models_that_cannot_be_saved():
     X, _, bags, totals = rows()
     with pytest.raises(SavedModelError, match=r"the model: found LogisticRegression.*LPLLP, "):
@@ -456,6 +496,9 @@ MODELS = {
     ),
     "auto, by name": AutoLLP(["gp", "lpllp", "count-rbf"], cv=2, random_state=0),
     "calibrated": CalibratedLLP(cv=2),
+    "gp, both": AggregateGP(("linear", "rbf", "trees"), n_estimators=2, random_state=0),
+    "em, one round": EMLLP(max_iter=1),
+    "auto, small": AutoLLP([MeanMap(), WeightedKNN()], cv=2),
 }
 CONTAINS = {
     "label propagation": "80 training rows",
@@ -508,7 +551,7 @@ def test_every_estimator_predicts_what_it_did(name):
     assert not hasattr(saved.model, "transduction_")
     assert saved.contents == contains_rows(model) == contains_rows(saved.model)
     assert saved.contents == CONTAINS.get(name, saved.contents)
-    if name != "auto":  # a mapping of estimators is left out of the parameters
+    if "candidates" not in document(content)["model"]["left_out"]:
         assert written(saved.model) == content
     assert written(model, labels_only=True, ids=range(80))
     X = rows()[0]
@@ -627,8 +670,22 @@ with warnings.catch_warnings(action="ignore"):
     KNN, ANCHOR, RBF = (written(fitted(name)) for name in ("knn", "anchor", "rbf"))
     LABELS = written(fitted("knn"), labels_only=True, ids=[f"row {i}" for i in range(80)])
     TREES, GP, EXPANSION, LOGISTIC, AUTO = (
-        written(fitted_as(name)) for name in ("em, trees", "gp", "inv cal, rbf", "em", "auto")
+        written(fitted_as(name))
+        for name in ("em, trees", "gp, both", "inv cal, rbf", "em, one round", "auto, small")
     )
+CONTENTS = {
+    "knn": KNN,
+    "anchor": ANCHOR,
+    "rbf": RBF,
+    "labels": LABELS,
+    "trees": TREES,
+    "gp": GP,
+    "expansion": EXPANSION,
+    "logistic": LOGISTIC,
+    "auto": AUTO,
+}
+every_content = pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS.keys())
+any_content = st.sampled_from(list(CONTENTS.values()))
 
 
 def test_errors_name_file_and_member(tmp_path):
@@ -653,7 +710,7 @@ def test_what_is_no_zip():
     refused(as_npy(np.ones(3)), "no zip file")
 
 
-@pytest.mark.parametrize("content", [KNN, ANCHOR, RBF, LABELS], ids=["knn", "anchor", "rbf", "l"])
+@every_content
 def test_every_member_is_needed_and_checked(content):
     names = [name.split(".")[0] for name in members(content)]
     assert isinstance(read(changed(content)), SavedModel)
@@ -672,7 +729,7 @@ class Mine:
         return pytest.fail, ("a pickle was read",)
 
 
-@pytest.mark.parametrize("content", [KNN, ANCHOR, RBF, LABELS], ids=["knn", "anchor", "rbf", "l"])
+@every_content
 def test_no_pickle_is_read(content):
     odd = np.empty(80, dtype=object)
     odd[:] = [Mine() for _ in range(80)]
@@ -709,6 +766,24 @@ def with_value(value):
         (RBF, "rows"),
         (RBF, "gamma"),
         (LABELS, "label_distributions"),
+        (TREES, "threshold"),
+        (TREES, "values"),
+        (GP, "overall"),
+        (GP, "unit"),
+        (GP, "term0/weights"),
+        (EXPANSION, "rows"),
+        (EXPANSION, "weights"),
+        (EXPANSION, "intercept"),
+        (EXPANSION, "center"),
+        (EXPANSION, "slope"),
+        (LOGISTIC, "coef"),
+        (LOGISTIC, "scale"),
+        (AUTO, "weights"),
+        (AUTO, "center"),
+        (AUTO, "calibration/shifts"),
+        (AUTO, "calibration0/weights"),
+        (AUTO, "candidate0/weights"),
+        (AUTO, "candidate1/voices"),
     ],
 )
 def test_arrays_of_wrong_values_and_shapes(content, key):
@@ -720,7 +795,7 @@ def test_arrays_of_wrong_values_and_shapes(content, key):
     refused(of(content, key, lambda a: np.stack([a, a])), "found shape")
     if array_in(content, key).ndim:
         refused(of(content, key, lambda a: a[:0]), "found shape")
-        refused(of(content, key, lambda a: a[:-1]), "found shape|found the value 79")
+        refused(of(content, key, lambda a: a[:-1]), "found shape|found the value 79|and a sum of")
 
 
 @pytest.mark.parametrize(
@@ -742,6 +817,32 @@ def test_arrays_of_wrong_values_and_shapes(content, key):
         (LABELS, "ids_ends", with_value(0), "the value 0"),
         (LABELS, "ids_text", with_value(255), "not UTF-8"),
         (LABELS, "ids_text", lambda a: np.where(a == ord("1"), ord("2"), a), "same id twice"),
+        (TREES, "left", with_value(-1), "the value -1"),
+        (TREES, "left", with_value(10**6), "the value 1000000"),
+        (TREES, "left", with_value(0), "right.npy: found a node with one child"),
+        (TREES, "left", lambda a: np.minimum(a, 5), "left.npy: found a child before its parent"),
+        (TREES, "right", lambda a: np.minimum(a, 5), "right.npy: found a child before its"),
+        (TREES, "feature", with_value(3), "the value 3. Allowed: finite numbers from 0 to 2"),
+        (TREES, "roots", with_value(1), "trees in disorder"),
+        (TREES, "roots", lambda a: a[::-1].copy(), "trees in disorder"),
+        (TREES, "roots", with_value(-1), "the value -1"),
+        (TREES, "values", lambda a: a[:, :-1], "found shape"),
+        (TREES, "edges", lambda a: a[:-1], "as n_edges says"),
+        (TREES, "n_edges", with_value(255), "the value 255"),
+        (TREES, "n_edges", with_value(0), "the value 0"),
+        (TREES, "n_edges", with_value(200), "as n_edges says"),
+        (LOGISTIC, "present", with_value(1), "classes in disorder"),
+        (LOGISTIC, "present", with_value(3), "the value 3"),
+        (LOGISTIC, "present", lambda a: a[:2], "coef.npy: found shape"),
+        (LOGISTIC, "scale", with_value(0.0), "the value 0.0"),
+        (EXPANSION, "rows", lambda a: a[:-1], "weights.npy: found shape"),
+        (EXPANSION, "slope", with_value(-1.0), "the value -1.0"),
+        (GP, "term_weights", with_value(2.0), "the value 2.0"),
+        (GP, "term_weights", lambda a: np.append(a, 0.1), "no 'term"),
+        (AUTO, "weights", with_value(0.9), "sum of"),
+        (AUTO, "weights", lambda a: np.ones(1), "candidates that do not fit"),
+        (AUTO, "calibration/weights", lambda a: a / 2, "a sum of 0.5"),
+        (AUTO, "calibration/temperatures", lambda a: a[:-1], "weights.npy: found shape"),
     ],
 )
 def test_values_that_do_not_fit_together(content, key, change, message):
@@ -792,6 +893,15 @@ def edited(content, **fields):
     return changed(content, model=json.dumps(whole))
 
 
+def infinite(content, field):
+    """Return a document in which a number is too large for a float."""
+    return json.dumps({**document(content), field: "huge"}).replace('"huge"', "1e999")
+
+
+def narrow(content):
+    return {**document(content)["candidate1"], "n_features": 2}
+
+
 def model_with(**parameters):
     described = deepcopy(document(KNN)["model"])
     described["parameters"] |= parameters
@@ -840,6 +950,27 @@ def model_with(**parameters):
         (edited(KNN, model=model_with(graph="none")), "'graph' parameter of LPLLP"),
         (edited(KNN, model=model_with(graph={"class": "LPLLP", "parameters": {}})), "class 'LPL"),
         (edited(KNN, model={"class": "os.system", "parameters": {}}), "the class 'os.system'"),
+        (edited(KNN, model={"class": "WeighingClassifier", "parameters": {}}), "the class 'Weigh"),
+        (edited(KNN, model={"class": "MeanMap", "parameters": {}}), "no 'kernel'"),
+        (edited(TREES, rule="forest"), "the rule 'forest'"),
+        (edited(TREES, rule="logistic"), "no present.npy"),
+        (edited(TREES, n_features=2), "n_edges.npy: found shape"),
+        (edited(LOGISTIC, rule="trees"), "no n_edges.npy"),
+        (edited(EXPANSION, kernel="precomputed"), "the kernel 'precomputed'"),
+        (edited(EXPANSION, kernel="trees"), "the kernel 'trees'"),
+        (edited(EXPANSION, kernel="linear"), "weights.npy: found shape"),
+        (edited(EXPANSION, gamma=-1.0), "'gamma': -1.0"),
+        (edited(EXPANSION, gamma=1), "'gamma' of type float"),
+        (edited(EXPANSION, centered=None), "'centered' of type bool"),
+        (changed(EXPANSION, model=infinite(EXPANSION, "coef0")), "'coef0': inf"),
+        (edited(GP, term0={"function": "exec"}), "the function 'exec'"),
+        (edited(AUTO, candidates=["a", "a"]), "candidates that do not fit"),
+        (edited(AUTO, candidates=["a"]), "candidates that do not fit"),
+        (edited(AUTO, candidates=["a", 1]), "a list of str"),
+        (edited(AUTO, standardized=[True, 1]), "a list of bool"),
+        (edited(AUTO, candidate0=document(KNN)), "candidate0/points.npy"),
+        (edited(AUTO, candidate0=document(AUTO)), "candidate0/unit.npy|no candidate0/"),
+        (edited(AUTO, candidate1=narrow(AUTO)), "candidate1/points.npy: found shape"),
         (changed(KNN, model="[1]"), "list .* Allowed: an object"),
         (changed(KNN, model="{"), "model.json: found bytes that cannot be read"),
         (changed(KNN, model=b"\xff\xfe"), "model.json: found bytes that cannot be read"),
@@ -922,7 +1053,7 @@ def believed(content):
     return True
 
 
-@given(data=st.data(), content=st.sampled_from([KNN, ANCHOR, RBF, LABELS]))
+@given(data=st.data(), content=any_content)
 def test_flipped_bytes_are_noticed(data, content):
     spoiled = bytearray(content)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -944,7 +1075,7 @@ def test_every_flipped_byte_of_the_data_is_noticed_and_every_other_survived():
     refused(bytes(spoiled), "model.json: found bytes that cannot be read .*CRC")
 
 
-@given(data=st.data(), content=st.sampled_from([KNN, ANCHOR, RBF, LABELS]))
+@given(data=st.data(), content=any_content)
 def test_any_document_is_refused_or_read(data, content):
     whole = document(content)
     place, key = whole, data.draw(st.sampled_from(sorted(whole)))
@@ -958,7 +1089,7 @@ def test_any_document_is_refused_or_read(data, content):
     believed(changed(content, model=json.dumps(whole)))
 
 
-@given(data=st.data(), content=st.sampled_from([KNN, ANCHOR, RBF, LABELS]))
+@given(data=st.data(), content=any_content)
 def test_any_bytes_for_an_array_are_refused_or_read(data, content):
     name = data.draw(st.sampled_from(sorted(members(content))[1:]))
     part = bytearray(members(content)[name])

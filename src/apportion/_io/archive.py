@@ -251,5 +251,5 @@ class ZipReader:
                 member,
                 f"row {row} with a least value of {rows[row].min():g} and a sum of "
                 f"{compared(sums[row], 1.0)[0]}",
-                "soft labels: numbers from 0 to 1 that sum to 1 in every row",
+                "shares: numbers from 0 to 1 that sum to 1 in every row",
             )
