@@ -200,7 +200,7 @@ def test_points_are_predicted_against_given_totals(weighed):
         sums = np.bincount(weighed.bag_codes_, weighed.held_out_proba_[:, h])
         np.testing.assert_allclose(y, sums)
     x, y = display.diagonal_.get_data()
-    assert x == y
+    assert x.tolist() == y.tolist()
     assert "10 held-out bags" in display.ax_.get_title(loc="left")
     assert display.plot() is display
     for kind in ("png", "svg", "pdf"):
@@ -363,7 +363,8 @@ def test_only_calibrated_numbers_are_called_probabilities(weighed, too_few, bag)
             assert "mass" not in words
             assert "its confidence, the probability of its label (of 100 rows" in words
         else:
-            assert "probability" not in words
+            assert "probability of its label" not in words
+            assert "probabilities" not in words
             assert "its confidence, the mass of its label" in words
         assert not re.search(r"\bbags?\b" if bag == "entry" else r"\bentr(y|ies)\b", words)
     terms = glossary(bag, calibrated=True)
