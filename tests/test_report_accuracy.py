@@ -290,6 +290,7 @@ def test_the_estimate_of_several_groups_is_weighted_by_their_rows(weighed):
     parts["p"] = estimated(one, None, reason="of that")
     assert "by group below" in accuracy_in_words(parts, "bag")
     assert accuracy_in_words({}, "bag") == ""
+    assert reliability_of(weighed, 30).n_samples == 120
 
 
 def test_a_model_without_an_estimate_has_the_report_it_had(wine, tmp_path):

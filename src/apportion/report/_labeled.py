@@ -55,7 +55,11 @@ def contents_of_table(
     labels = labeled.labels
     models = labels.models
     runs = {name_of(group): fitted_run(model) for group, model in models.items()}
-    found = {name_of(group): reliability_of(model) for group, model in models.items()}
+    is_given = np.array(["given" in codes.split(";") for codes in labels.reasons.tolist()])
+    found = {
+        name_of(group): reliability_of(model, int(is_given[labels.rows[group]].sum()))
+        for group, model in models.items()
+    }
     maps, left_out = maps_of(labels.rows, lambda group: graph_of(models[group]))
     if not maps:
         left_out = f"{no_graph_in_words(next(iter(models.values())))}: there is no map."

@@ -31,7 +31,7 @@ class Reliability:
     method : str
         The name of the estimator.
     n_samples : int
-        The number of rows that it labeled.
+        The number of rows that it labeled, without those whose label was given.
     n_bags : int
         The number of bags.
     accuracy : EstimatedAccuracy
@@ -73,15 +73,23 @@ class Reliability:
         return f"{counted(self.n_bags, bag)} are too few to hold any out"
 
 
-def reliability_of(model: Any) -> Reliability | None:
-    """Return what held-out totals say about a fitted model; None if it holds none out."""
+def reliability_of(model: Any, n_given: int = 0) -> Reliability | None:
+    """Return what held-out totals say about a fitted model; None if it never holds any out.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator.
+    n_given : int, default=0
+        The number of its rows whose label was given.
+    """
     if not isinstance(model, WeighingClassifier):
         return None
     report = model.bag_report_
     totals = held_out_totals(model.held_out_proba_, model.bag_codes_, report)
     return Reliability(
         type(model).__name__,
-        len(model.transduction_),
+        len(model.transduction_) - n_given,
         len(report.ids),
         model.estimated_accuracy_,
         model.candidate_report_,
