@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from copy import copy
 from dataclasses import replace
 from io import BytesIO
 from types import SimpleNamespace
@@ -18,9 +19,16 @@ from sklearn.datasets import load_wine
 
 from apportion import EMLLP, LPLLP, AutoLLP, CalibratedLLP, InputError, MeanMap, write_report
 from apportion.bag_report import BagReport
+from apportion.cli.console import OPTIONS
 from apportion.datasets import make_bags
+from apportion.exceptions import hint
 from apportion.labeling._summary import fitted_run
-from apportion.model_selection import Estimate, EstimatedAccuracy, WeighedCandidate
+from apportion.model_selection import (
+    CandidateReport,
+    Estimate,
+    EstimatedAccuracy,
+    WeighedCandidate,
+)
 from apportion.plotting import CalibrationDisplay
 from apportion.plotting._held_out import HeldOutTotals, held_out_totals
 from apportion.plotting._window_times import SECOND, Times
@@ -317,30 +325,31 @@ def test_methods_and_their_weights_are_listed(weighed):
 
 
 def test_methods_left_out_and_warnings_are_listed_and_names_stay_text(weighed):
-    part = reliability_of(weighed)
-    report = part.methods
-    noted = tuple(replace(one, notes=(HOSTILE, "same")) for one in report.candidates)
-    methods = replace(report, candidates=noted, left_out={HOSTILE: f"too slow {HOSTILE}"})
-    page = page_of(
-        data_of(
-            weighed, reliability={HOSTILE: replace(part, methods=methods, names=[HOSTILE] * 10)}
-        ),
-        {"apportion": "0"},
-    )
+    known = replace(weighed.diagnosis_, findings=("A finding",))
+    first, *others = weighed.candidate_report_.candidates
+    noted = [replace(one, notes=("same", "A finding. A hint")) for one in others]
+    first = replace(first, notes=("same", HOSTILE, hint("set {unit}")))
+    left_out = {HOSTILE: f"too slow {HOSTILE}"}
+    methods = CandidateReport((first, *noted), 10, left_out)
+    model = copy(weighed)
+    model.candidate_report_, model.diagnosis_ = methods, known
+    part = reliability_of(model, parameters=OPTIONS)
+    assert part.notes == {"same": "all methods", HOSTILE: first.name, "set --unit": first.name}
+    part = replace(part, names=(HOSTILE,) * 10)
+    page = page_of(data_of(weighed, reliability={HOSTILE: part}), {"apportion": "0"})
     body, _, scripts = page.partition('<script type="application/json" id="data">')
     assert "<img" not in body
     assert "window.pwned" in body
     assert "</script>" not in scripts.partition("</script>")[0]
     assert json.loads(scripts.partition("</script>")[0])["heldOut"][0]["bags"] == [HOSTILE] * 10
-    names = ", ".join(one.name for one in noted)
-    assert body.count(f"<strong>{names}</strong>: same") == 1
+    assert body.count("<strong>all methods</strong>: same") == 1
     assert "left out" in words_of(body)
 
 
 @pytest.mark.parametrize(
     ("temperature", "weight", "says"),
     [
-        (0.05, 0.5, "knows no more"),
+        (0.05, 0.5, "no better than"),
         (0.5, 0.5, "too sure"),
         (1.1, 0.5, "about as sure"),
         (3.0, 0.5, "not sure enough"),
@@ -351,6 +360,7 @@ def test_a_temperature_is_put_into_words(temperature, weight, says):
     one = WeighedCandidate("gp", weight, 3.0, temperature, 0.0, 1.0)
     assert method_in_words(one).startswith(says)
     assert "nothing was held out" in method_in_words(replace(one, log_likelihood=np.nan))
+    assert "no better than" in method_in_words(replace(one, log_likelihood=-0.1))
 
 
 @pytest.mark.parametrize("bag", ["bag", "entry"])

@@ -57,7 +57,7 @@ def contents_of_table(
     runs = {name_of(group): fitted_run(model) for group, model in models.items()}
     is_given = np.array(["given" in codes.split(";") for codes in labels.reasons.tolist()])
     found = {
-        name_of(group): reliability_of(model, int(is_given[labels.rows[group]].sum()))
+        name_of(group): reliability_of(model, int(is_given[labels.rows[group]].sum()), names)
         for group, model in models.items()
     }
     maps, left_out = maps_of(labels.rows, lambda group: graph_of(models[group]))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from apportion.estimators._graph import GraphClassifier
-from apportion.exceptions import counted
+from apportion.exceptions import PARAMETERS, Names, counted, rendered
 from apportion.graphs import Graph
 from apportion.model_selection import CandidateReport, Estimate, EstimatedAccuracy, WeighedCandidate
 from apportion.model_selection._weighing import WeighingClassifier
@@ -42,6 +42,8 @@ class Reliability:
         Predicted and given totals of the bags that were held out.
     names : tuple
         The names of these bags.
+    notes : dict of str to str
+        What methods warned of, and which methods.
     """
 
     method: str
@@ -51,20 +53,12 @@ class Reliability:
     methods: CandidateReport
     totals: HeldOutTotals
     names: tuple[Any, ...]
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def calibrated(self) -> bool:
         """Whether soft labels are probabilities: calibrated by totals that were held out."""
         return self.methods.n_held_out > 0
-
-    @property
-    def notes(self) -> dict[str, str]:
-        """What methods warned of, each with the names of these methods."""
-        whose: dict[str, list[str]] = {}
-        for candidate in self.methods.candidates:
-            for note in candidate.notes:
-                whose.setdefault(note, []).append(candidate.name)
-        return {note: ", ".join(names) for note, names in whose.items()}
 
     def why_withheld(self, estimate: Estimate, bag: str) -> str:
         """Return why an estimate is withheld, with the word that is used for a bag."""
@@ -73,7 +67,9 @@ class Reliability:
         return f"{counted(self.n_bags, bag)} are too few to hold any out"
 
 
-def reliability_of(model: Any, n_given: int = 0) -> Reliability | None:
+def reliability_of(
+    model: Any, n_given: int = 0, parameters: Names = PARAMETERS
+) -> Reliability | None:
     """Return what held-out totals say about a fitted model; None if it never holds any out.
 
     Parameters
@@ -82,6 +78,8 @@ def reliability_of(model: Any, n_given: int = 0) -> Reliability | None:
         A fitted estimator.
     n_given : int, default=0
         The number of its rows whose label was given.
+    parameters : Names, optional
+        What parameters are called in notes, if not as in Python.
     """
     if not isinstance(model, WeighingClassifier):
         return None
@@ -95,7 +93,23 @@ def reliability_of(model: Any, n_given: int = 0) -> Reliability | None:
         model.candidate_report_,
         totals,
         tuple(report.ids[k] for k in totals.bags),
+        _notes_of(model, parameters),
     )
+
+
+def _notes_of(model: WeighingClassifier, parameters: Names) -> dict[str, str]:
+    """Return what methods warned of, once each, without the findings about all totals."""
+    candidates = model.candidate_report_.candidates
+    whose: dict[str, list[str]] = {}
+    for candidate in candidates:
+        for note in candidate.notes:
+            if not note.startswith(tuple(model.diagnosis_.findings)):
+                whose.setdefault(rendered(note, parameters), []).append(candidate.name)
+    n = len(candidates)
+    return {
+        note: "all methods" if len(names) == n > 1 else ", ".join(names)
+        for note, names in whose.items()
+    }
 
 
 def graph_of(model: Any) -> Graph | None:
@@ -173,8 +187,8 @@ def method_in_words(candidate: WeighedCandidate) -> str:
     """
     if math.isnan(candidate.log_likelihood):
         return "nothing was held out to judge it by"
-    if candidate.temperature < _KNOWS_NOTHING:
-        return "knows no more than the shares of the classes"
+    if candidate.temperature < _KNOWS_NOTHING or candidate.log_likelihood <= 0:
+        return "no better than the shares of the classes alone"
     if not candidate.weight:
         return "no part in the average: others predict the totals far better"
     least, most = _SURE_ENOUGH
