@@ -62,7 +62,10 @@ def contents_of_table(
     }
     maps, left_out = maps_of(labels.rows, lambda group: graph_of(models[group]))
     if not maps:
-        left_out = f"{no_graph_in_words(next(iter(models.values())))}: there is no map."
+        left_out = (
+            f"{no_graph_in_words(next(iter(models.values())))}: there is no map, and the verdict "
+            "does not say whether similar rows agree."
+        )
     return _contents(
         labels,
         labels.report,
