@@ -20,6 +20,12 @@ class ProgressCallback(Protocol):
 PROPAGATING = "propagating"
 """The stage that takes most of the time of a fit."""
 
+WEIGHING = "weighing methods"
+"""The stage that takes most of the time of a fit of several methods."""
+
+_LONG = (PROPAGATING, WEIGHING)
+"""The stages whose share is the share of the run that they belong to."""
+
 _callback: ContextVar[ProgressCallback | None] = ContextVar("callback", default=None)
 _job: ContextVar[_Job | None] = ContextVar("job", default=None)
 
@@ -38,6 +44,19 @@ def report_progress(stage: str, done: float | None = None) -> None:
         stage, done, detail = job.around(stage, done, detail)
         job = job.outer
     callback(stage, done, detail)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words.
+
+    Examples
+    --------
+    >>> duration(0.2), duration(180), duration(9000)
+    ('1 s', '3 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def with_progress(stage: str, items: Sequence[Item]) -> Iterator[Item]:
@@ -84,8 +103,9 @@ def several_runs(
     """Report several runs as one job whose share never falls; yield a function that starts a run.
 
     The share is (finished runs + share of the current one) / expected runs. The share of a run is
-    that of its propagation, because its other stages are short. Jobs may be nested. A job of one
-    run is reported as that run; if runs have no name, its propagation is called `stage`.
+    that of its propagation, or of its weighing of methods, because its other stages are short. Jobs
+    may be nested. A job of one run is reported as that run; if runs have no name, its propagation
+    is called `stage`.
 
     Parameters
     ----------
@@ -137,7 +157,7 @@ class _Job:
         """Return what the job reports when one of its runs reports this."""
         if self._expected == 1 and (self._run or stage != PROPAGATING):
             return stage, done, detail
-        if stage == PROPAGATING and done is not None:
+        if stage in _LONG and done is not None:
             self._advance(done)
         if self._expected == 1:
             return self._stage, self._done, detail

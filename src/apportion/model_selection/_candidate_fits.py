@@ -15,7 +15,7 @@ from sklearn.base import clone
 from apportion._io.class_tables import columns_for
 from apportion._io.identifiers import object_vector
 from apportion._utils.groups import balanced_folds
-from apportion._utils.progress import report_progress, several_runs
+from apportion._utils.progress import WEIGHING, report_progress, several_runs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.estimators._base import seeded
 from apportion.estimators._graph import GraphClassifier
@@ -24,9 +24,6 @@ from apportion.exceptions import CandidateWarning, message_of, users_level
 from apportion.model_selection._candidates import Candidate
 from apportion.supervision.bags import Bags
 from apportion.supervision.totals import Totals
-
-WEIGHING = "weighing methods"
-"""The stage in which candidates are fitted."""
 
 _MANY_ROWS = 20_000
 """Beyond this many rows, no more folds are held out than needed."""
@@ -119,6 +116,7 @@ class FittedCandidate:
 
 def row_probabilities(model: Any, X: FloatArray, classes: AnyArray) -> FloatArray:
     """Return a fitted model's probabilities of the fitted rows, before or beside their totals."""
+    P: Any
     if isinstance(model, GraphClassifier):
         P = model.label_distributions_
     else:
@@ -192,12 +190,13 @@ def fit_candidates(
                 _warn_of(f"{candidate.name} was left out, because {first} was.")
                 continue
             answer = [None] * len(hidden) if first is None else answers[first]
-            report_progress(f"fitting {candidate.name}")
+            running = _fits(problem, candidate, hidden, answer, n_jobs)
+            fits = []
             try:
-                fits = []
-                for fit in _fits(problem, candidate, hidden, answer, n_jobs):
+                for _ in hidden:
                     next_run()
-                    fits.append(fit)
+                    report_progress(f"fitting {candidate.name}")
+                    fits.append(next(running))
             except KeyboardInterrupt:
                 if not complete:
                     raise

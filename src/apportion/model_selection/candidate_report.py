@@ -53,6 +53,8 @@ class CandidateReport:
         The number of bags, and of labeled rows, whose totals were held out.
     left_out : dict of str to str
         The methods that were not weighed, and why.
+    forecast_seconds : float or None
+        The time that the fits were forecast to take; None for few rows, which need no forecast.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class CandidateReport:
     candidates: tuple[WeighedCandidate, ...]
     n_held_out: int
     left_out: dict[str, str]
+    forecast_seconds: float | None = None
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
         """Return a dataframe with one row per method.

@@ -16,6 +16,7 @@ from apportion.bag_report import BagReport
 from apportion.exceptions import PARAMETERS, Names, rendered
 from apportion.graphs import Graph, choose_graph
 from apportion.labeling._features import TableFeatures
+from apportion.labeling._methods import graph_in
 from apportion.labeling._saved_labels import assess_saved
 from apportion.labeling._summary import Run, SavedRun, fitted_run
 from apportion.labeling._supervised import SupervisedTable
@@ -47,13 +48,22 @@ def contents_of_table(
         What parameters are called in notes, if not as in Python.
     """
     labels = labeled.labels
+
+    def graph_of(group: Any) -> Graph:
+        graph = graph_in(labels.models[group])
+        if graph is not None:
+            return graph
+        rows = task.rows
+        X = labeled.recipe.encode(rows.table, rows.place).rows[labels.rows[group]]
+        return choose_graph(*X.shape)[0].fit(X)
+
     runs = {name_of(group): fitted_run(model) for group, model in labels.models.items()}
     return _contents(
         labels,
         labels.report,
         {group: model.diagnosis_ for group, model in labels.models.items()},
         {name: replace(run, status=rendered(run.status, names)) for name, run in runs.items()},
-        maps_of(labels.rows, lambda group: labels.models[group].graph_),
+        maps_of(labels.rows, graph_of),
         task,
         command=labeled.summary["command"],
         files=files,
