@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import accumulate
 from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -98,11 +99,17 @@ def progress_callback(callback: ProgressCallback) -> Iterator[None]:
 
 @contextmanager
 def several_runs(
-    stage: str, run: str = "", expected: int = 1, *, at_most: bool = False
+    stage: str,
+    run: str = "",
+    expected: int = 1,
+    *,
+    at_most: bool = False,
+    costs: Sequence[float] | None = None,
 ) -> Iterator[Callable[[], None]]:
     """Report several runs as one job whose share never falls; yield a function that starts a run.
 
-    The share is (finished runs + share of the current one) / expected runs. The share of a run is
+    The share is (finished runs + share of the current one) / expected runs, as far as all runs take
+    the same time. The share of a run is
     that of its propagation, or of its weighing of methods, because its other stages are short. Jobs
     may be nested. A job of one run is reported as that run; if runs have no name, its propagation
     is called `stage`.
@@ -117,6 +124,8 @@ def several_runs(
         The number of runs.
     at_most : bool
         Whether there may be fewer runs.
+    costs : sequence of float, optional
+        How long each run takes, in any unit; by default all take the same time.
 
     Examples
     --------
@@ -128,7 +137,7 @@ def several_runs(
     labeling, participant 1 of 2, propagating: 25%
     labeling, participant 2 of 2, propagating: 75%
     """
-    job = _Job(stage, run, expected, at_most, _job.get())
+    job = _Job(stage, run, expected, at_most, costs, _job.get())
     before = _job.set(job)
     try:
         yield job.next_run
@@ -140,11 +149,19 @@ class _Job:
     """A job of several runs, and the share of it that is done."""
 
     def __init__(
-        self, stage: str, run: str, expected: int, at_most: bool, outer: _Job | None
+        self,
+        stage: str,
+        run: str,
+        expected: int,
+        at_most: bool,
+        costs: Sequence[float] | None,
+        outer: _Job | None,
     ) -> None:
         self.outer = outer
         self._stage, self._run, self._expected = stage, run, expected
         self._of = f"of at most {expected}" if at_most else f"of {expected}"
+        costs = costs if costs is not None and sum(costs) > 0 else [1.0] * expected
+        self._ends = [end / sum(costs) for end in accumulate(costs, initial=0.0)]
         self._number = 0
         self._done = 0.0
 
@@ -166,5 +183,6 @@ class _Job:
         return self._stage, self._done, ", ".join(filter(None, [number, inner, detail]))
 
     def _advance(self, share: float) -> None:
-        done = (max(self._number, 1) - 1 + share) / self._expected
-        self._done = min(max(done, self._done), 1.0)
+        number = min(max(self._number, 1), len(self._ends) - 1)
+        begin, end = self._ends[number - 1 : number + 1]
+        self._done = min(max(begin + share * (end - begin), self._done), 1.0)

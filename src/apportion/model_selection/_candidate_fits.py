@@ -173,21 +173,27 @@ def fit_candidates(
     folds: IntArray,
     n_folds: int,
     n_jobs: int | None,
+    costs: Sequence[float] | None = None,
 ) -> list[FittedCandidate]:
     """Fit every candidate to all bags, and once without each fold.
 
     A candidate that fails is left out with a warning. After an interrupt (Ctrl-C), the candidates
-    that are complete are returned, with a warning; the interrupt goes on if there is none.
+    that are complete are returned, with a warning; the interrupt goes on if there is none. The
+    costs, one per candidate, say how long a fit takes, for reports of progress.
     """
     complete: list[FittedCandidate] = []
     answers: dict[str, list[FloatArray]] = {}
     needed = {candidate.first for candidate in candidates}
     hidden = [None, *(folds == fold for fold in range(n_folds))]
-    with several_runs(WEIGHING, "fit", len(candidates) * len(hidden)) as next_run:
+    n_runs = len(candidates) * len(hidden)
+    run_costs = None if costs is None else np.repeat(costs, len(hidden)).tolist()
+    with several_runs(WEIGHING, "fit", n_runs, costs=run_costs) as next_run:
         for number, candidate in enumerate(candidates):
             first = candidate.first
             if first is not None and first not in answers:
                 _warn_of(f"{candidate.name} was left out, because {first} was.")
+                for _ in hidden:
+                    next_run()
                 continue
             answer = [None] * len(hidden) if first is None else answers[first]
             running = _fits(problem, candidate, hidden, answer, n_jobs)
@@ -205,6 +211,8 @@ def fit_candidates(
                 break
             except Exception as error:  # one method must not cost the answers of the others
                 _warn_of(f"{candidate.name} could not be fitted and was left out: {error}")
+                for _ in hidden[len(fits) + 1 :]:
+                    next_run()
                 continue
             if candidate.name in needed:
                 answers[candidate.name] = [fit.probabilities for fit in fits]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -25,18 +25,37 @@ _log = logging.getLogger(FORECAST)
 _MANY_ROWS = 5_000
 """Up to here, fits are so short that they are not timed first."""
 
-_SAMPLE_ROWS = 1_000
+_SAMPLE_ROWS = (1_000, 2_000)
+"""The numbers of rows in two samples. Up to 1,000 rows, kernel methods get slower with every row;
+beyond, they work with a fixed number of landmarks, and times grow by a constant for every row."""
+
 _LEAST_BAGS = 20
-"""A sample has about so many rows, of at least so many bags if there are as many."""
+"""A sample has rows of at least so many bags, if there are as many."""
 
 
-def forecast_seconds(
+@dataclass(frozen=True)
+class Forecast:
+    """How long the fits take.
+
+    Attributes
+    ----------
+    seconds : float or None
+        The time of all fits; None if it is not forecast.
+    costs : tuple of float or None
+        The time of one fit of each candidate.
+    """
+
+    seconds: float | None = None
+    costs: tuple[float, ...] | None = None
+
+
+def forecast_fits(
     problem: Problem, candidates: Sequence[Candidate], n_fits: int, n_jobs: int | None
-) -> float | None:
-    """Return and log how long all fits will take; None for few rows, which are not timed.
+) -> Forecast:
+    """Forecast and log how long all fits will take; not for few rows, which are not timed.
 
-    Every candidate is fitted once to a sample of about 1,000 rows, and its time is taken to be
-    proportional to the number of rows. Nothing of these fits is kept.
+    Every candidate is fitted to samples of about 1,000 and 2,000 rows, and its time is taken to
+    grow along the line through these two points. Nothing of these fits is kept.
 
     Parameters
     ----------
@@ -51,53 +70,57 @@ def forecast_seconds(
     """
     n = problem.bags.n_samples
     if n <= _MANY_ROWS:
-        return None
-    sample = _sample(problem)
-    rounds = math.ceil(n_fits / effective_n_jobs(n_jobs))
-    growth = n / sample.bags.n_samples
-    seconds = growth * rounds * sum(_times(sample, candidates))
+        return Forecast()
+    samples = [_sample(problem, n_rows) for n_rows in _SAMPLE_ROWS]
+    with several_runs("timing methods", "method", 2 * len(candidates)) as next_run:
+        few, more = (np.array(_times(sample, candidates, next_run)) for sample in samples)
+    n_few, n_more = (sample.bags.n_samples for sample in samples)
+    slope = np.maximum(more - few, 0.0) / max(n_more - n_few, 1)
+    costs = more + slope * (n - n_more)
+    seconds = math.ceil(n_fits / effective_n_jobs(n_jobs)) * float(costs.sum())
     methods = f"{counted(len(candidates), 'method')}, {counted(n_fits, 'fit')} each"
     _log.info("about %s: %s", duration(seconds), methods)
-    return seconds
+    return Forecast(seconds, tuple(costs.tolist()))
 
 
-def _times(sample: Problem, candidates: Sequence[Candidate]) -> list[float]:
+def _times(
+    sample: Problem, candidates: Sequence[Candidate], next_run: Callable[[], None]
+) -> list[float]:
     """Return the seconds of one fit of each candidate; 0 for one that cannot be fitted."""
     answers: dict[str, FloatArray] = {}
     times = []
-    with several_runs("timing methods", "method", len(candidates)) as next_run:
-        for candidate in candidates:
-            next_run()
-            report_progress(candidate.name)
-            answer = None if candidate.first is None else answers.get(candidate.first)
-            try:
-                fit = sample.fit(candidate, None, answer)
-            except Exception:  # it is fitted again, to all rows, and a failure is told then
-                times.append(0.0)
-                continue
-            answers[candidate.name] = fit.probabilities
-            times.append(fit.seconds)
+    for candidate in candidates:
+        next_run()
+        report_progress(candidate.name)
+        answer = None if candidate.first is None else answers.get(candidate.first)
+        try:
+            fit = sample.fit(candidate, None, answer)
+        except Exception:  # it is fitted again, to all rows, and a failure is told then
+            times.append(0.0)
+            continue
+        answers[candidate.name] = fit.probabilities
+        times.append(fit.seconds)
     return times
 
 
-def _sample(problem: Problem) -> Problem:
-    """Return some rows of some bags, with the bags' totals in proportion.
+def _sample(problem: Problem, n_rows: int) -> Problem:
+    """Return about so many rows of some bags, with the bags' totals in proportion.
 
     Given labels are left out, because they may exceed such totals, unless there is no bag.
     """
     bags = problem.bags
     K = len(bags.ids)
     if not K:
-        rows = _spread(np.flatnonzero(bags.given >= 0), _SAMPLE_ROWS)
+        rows = _spread(np.flatnonzero(bags.given >= 0), n_rows)
         chosen = bags.take(rows, np.arange(0))
     else:
-        n_bags = max(_LEAST_BAGS, round(_SAMPLE_ROWS * K / bags.n_samples))
+        n_bags = max(_LEAST_BAGS, round(n_rows * K / bags.n_samples))
         taken = _spread(np.arange(K), n_bags)
         position = np.full(K + 1, -1)
         position[taken] = np.arange(len(taken))
         codes = position[bags.codes]
         by_bag = np.argsort(codes, kind="stable")
-        rows = _spread(by_bag[codes[by_bag] >= 0], _SAMPLE_ROWS)
+        rows = _spread(by_bag[codes[by_bag] >= 0], n_rows)
         codes = codes[rows]
         sizes = np.bincount(codes, minlength=len(taken))
         share = (sizes / bags.groups.sizes[taken])[:, None]

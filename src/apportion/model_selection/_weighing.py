@@ -31,7 +31,7 @@ from apportion.model_selection._candidate_fits import (
     n_evaluated,
 )
 from apportion.model_selection._candidates import Candidate
-from apportion.model_selection._forecast import forecast_seconds
+from apportion.model_selection._forecast import forecast_fits
 from apportion.model_selection.candidate_report import CandidateReport, WeighedCandidate
 
 _FOLDS = 5
@@ -106,14 +106,14 @@ class WeighingClassifier(BagClassifier):
             n_folds = min(_FOLDS if self.cv == "auto" else int(self.cv), n_units)
         folds = fold_of_rows(problem.standardized, matched, max(n_folds, 1))
         n_folds = n_evaluated(folds, matched, n_folds) if n_folds else 0
-        forecast = forecast_seconds(problem, usable, 1 + n_folds, self.n_jobs)
-        fitted = fit_candidates(problem, usable, folds, n_folds, self.n_jobs)
+        forecast = forecast_fits(problem, usable, 1 + n_folds, self.n_jobs)
+        fitted = fit_candidates(problem, usable, folds, n_folds, self.n_jobs, forecast.costs)
         fitted_names = {one.candidate.name for one in fitted}
         left_out |= {c.name: SEE_WARNINGS for c in usable if c.name not in fitted_names}
         if not fitted:
             raise ValueError("No candidate could be fitted; the warnings say why.")
         held_out = (folds >= 0) & (folds < n_folds)
-        self._weigh(fitted, problem, held_out, left_out, forecast)
+        self._weigh(fitted, problem, held_out, left_out, forecast.seconds)
         return self
 
     def _asked_candidates(self) -> list[Candidate]:
@@ -125,7 +125,7 @@ class WeighingClassifier(BagClassifier):
         problem: Problem,
         held_out: Any,
         left_out: dict[str, str],
-        forecast: float | None,
+        forecast_seconds: float | None,
     ) -> None:
         """Calibrate and average the candidates, and store what comes of it."""
         bags, names = problem.bags, [one.candidate.name for one in fitted]
@@ -191,7 +191,7 @@ class WeighingClassifier(BagClassifier):
             ),
             n_known,
             left_out,
-            forecast,
+            forecast_seconds,
         )
 
     def _soft_labels(self, X: Any) -> FloatArray:
