@@ -22,8 +22,8 @@ FORECAST = "apportion.forecast"
 
 _log = logging.getLogger(FORECAST)
 
-_MANY_ROWS = 5_000
-"""Up to here, fits are so short that they are not timed first."""
+_MANY_ROWS = 10_000
+"""Up to here, timing would take more than a tenth of the time of all fits."""
 
 _SAMPLE_ROWS = (1_000, 2_000)
 """The numbers of rows in two samples. Up to 1,000 rows, kernel methods get slower with every row;
