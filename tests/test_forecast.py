@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from apportion import LPLLP, AutoLLP, CountLogistic, MeanMap, Totals
 from apportion._utils.progress import progress_callback, report_progress, several_runs
+from apportion._utils.signals import Stopped
 from apportion.estimators._feature_maps import Standardization
 from apportion.exceptions import CandidateWarning
 from apportion.labeling.rows import Supervision, label_rows
@@ -66,6 +67,15 @@ def test_ctrl_c_before_any_method_is_complete_ends_the_fit():
         model.fit(X, **known)
     with pytest.raises(NotFittedError):
         check_is_fitted(model, "classes_")
+
+
+def test_a_signal_that_stops_the_command_is_no_ctrl_c():
+    class Stopping(Failing):
+        error = Stopped
+
+    X, _, known = some_bags()
+    with pytest.raises(Stopped):
+        AutoLLP({"rule": MeanMap(), "stopped": Stopping()}).fit(X, **known)
 
 
 def reports_of(work):

@@ -238,8 +238,8 @@ class OutputOptions(WriteOptions):
     abstain_below: float | None = OUTPUT(
         None,
         "Leave rows without a label, reason 'uncertain', whose confidence is below this number "
-        "from 0 to 1. The confidence is a probability with --method auto, if there are bags enough "
-        "to hold some out; else it is a mass, which ranks rows.",
+        "from 0 to 1. The confidence is a probability if rows were labeled with --method auto, and "
+        "bags were enough to hold some out; else it is a mass, which ranks rows.",
         metavar="P",
     )
     json: bool = OUTPUT(False, "Print a summary as JSON on stdout; needs --output.", "--json")

@@ -167,6 +167,7 @@ class LabeledTable(PredictedTable):
             "recipe": self.recipe.to_json(),
             "apportion": version("apportion"),
             "nonwear": self.nonwear,
+            "confidence": self.summary["confidence"],
         }
         if not labels_only:
             save_model(file, model, extra=extra)

@@ -116,9 +116,8 @@ class FittedCandidate:
 
 def row_probabilities(model: Any, X: FloatArray, classes: AnyArray) -> FloatArray:
     """Return a fitted model's probabilities of the fitted rows, before or beside their totals."""
-    P: Any
     if isinstance(model, GraphClassifier):
-        P = model.label_distributions_
+        P: Any = model.label_distributions_
     else:
         # Cross-fitted methods have probabilities by rules that did not see the row's bag.
         P = getattr(model, "held_out_proba_", None)
