@@ -283,13 +283,17 @@ def label_table(
     Examples
     --------
     >>> import pyarrow as pa
-    >>> rows = pa.table({"day": ["mon"] * 3 + ["tue"] * 2, "x": [0.0, 0.1, 5.0, 0.2, 5.1]})
-    >>> totals = [{"day": "mon", "sleep": 2, "tv": 1}, {"day": "tue", "sleep": 1, "tv": 1}]
+    >>> low, high = [k / 10 for k in range(12)], [5 + k / 10 for k in range(12)]
+    >>> x = [*low[:8], *high[:4], *low[8:], *high[4:]]
+    >>> rows = pa.table({"day": ["mon"] * 12 + ["tue"] * 12, "x": x})
+    >>> totals = {"day": ["mon", "tue"], "sleep": [8, 4], "tv": [4, 8]}
     >>> labeled = label_table(rows, bags="day", proportions=totals)
-    >>> labeled.table.column("label").to_pylist()
-    ['sleep', 'sleep', 'tv', 'sleep', 'tv']
+    >>> labeled.table.column("label").to_pylist()[6:10]
+    ['sleep', 'sleep', 'tv', 'tv']
     >>> labeled.summary["assigned"]
-    {'sleep': 3, 'tv': 2}
+    {'sleep': 12, 'tv': 12}
+    >>> label_table(rows, bags="day", proportions=totals, method="mean-map").summary["method"]
+    'mean-map'
     """
     if method is not None and estimator is not None:
         raise ValueError("`method` and `estimator` say the same: pass one of them.")
