@@ -1,4 +1,4 @@
-"""The options of the method, and that messages of the command line name them."""
+"""The method and its options, and that messages of the command line name them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ import warnings
 from contextlib import chdir
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("typer")
 
 from apportion import LPLLP, KNNGraph, MeanMap
 from apportion._core.descent import Status
-from apportion.cli.calls import estimator_of
-from apportion.cli.console import OPTIONS, in_options
+from apportion.cli.calls import check_method, estimator_of
+from apportion.cli.console import OPTIONS, CommandLineError, in_options
 from apportion.cli.options import MethodOptions
 from apportion.exceptions import PARAMETERS, Advice, message_of
-from command_line import KNOWN, day_files, done, refused, run, table, write
+from apportion.labeling import label_table
+from apportion.labeling._methods import DEFAULT_METHOD, METHODS
+from apportion.model_selection import _candidates
+from command_line import KNOWN, cells_of, day_files, done, refused, run, table, write
 
 pytestmark = pytest.mark.slow
 
@@ -144,3 +148,156 @@ def test_an_alpha_too_near_to_1_is_refused_in_words_of_the_command_line():
 def test_a_weight_of_no_prior_is_refused():
     says = "--prior-weight is for --prior"
     refused("label", "rows.csv", *KNOWN, "--prior-weight", 0.5, code=2, says=says)
+
+
+# --- Other methods than LPLLP.
+
+
+@pytest.fixture
+def weeks():
+    """Write rows.csv and totals.csv: 120 rows of two classes in 8 bags."""
+    rng = np.random.default_rng(0)
+    bags = np.arange(120) % 8
+    tv = (rng.uniform(size=120) < rng.uniform(0.1, 0.9, 8)[bags]).astype(int)
+    features = rng.normal(size=(120, 2)) + 3.0 * np.eye(2)[tv]
+    days = [f"d{k}" for k in bags]
+    ids = [f"r{i}" for i in range(120)]
+    x, y = features.round(3).T.tolist()
+    write("rows.csv", table(id=ids, day=days, x=x, y=y))
+    counts = [np.bincount(tv[bags == k], minlength=2) for k in range(8)]
+    lines = [f"d{k},{a},{b}\n" for k, (a, b) in enumerate(counts)]
+    write("totals.csv", f"day,sleep,tv\n{''.join(lines)}")
+    return np.array(["sleep", "tv"])[tv]
+
+
+@pytest.fixture
+def two_methods(monkeypatch):
+    """Let `auto` weigh two methods, for speed."""
+    monkeypatch.setattr(_candidates, "DEFAULT", ("mean-map", "count"))
+
+
+def labeled(*words):
+    """Label the rows, and return the summary, the written rows and what was said."""
+    words = ("rows.csv", *KNOWN, "-o", "l.csv", "--json", *words)
+    result = done("label", *words)
+    with open("l.csv", encoding="utf-8") as file:
+        rows = cells_of(file.read())
+    return json.loads(result.stdout), rows, " ".join(result.stderr.split())
+
+
+def test_auto_weighs_all_methods_and_says_how_right_it_is(weeks):
+    summary, rows, said = labeled("--method", "auto")
+    assert np.mean([row["label"] for row in rows] == weeks) > 0.9
+    assert (summary["method"], summary["confidence"]) == ("auto", "probability")
+    candidates = summary["candidates"]
+    assert {one["name"] for one in candidates} == set(_candidates.DEFAULT)
+    assert set(candidates[0]) == {"name", "weight", "log_likelihood", "temperature", "seconds"}
+    assert sum(one["weight"] for one in candidates) == pytest.approx(1)
+    estimate = summary["estimated_accuracy"]["fitted_rows"]
+    assert set(estimate) == {"value", "low", "high", "reason"}
+    assert 0.85 < estimate["low"] <= estimate["value"] <= estimate["high"] <= 1
+    assert summary["models"]["all"]["estimated_accuracy"] == summary["estimated_accuracy"]
+    assert f"estimated accuracy, labels in this table: {estimate['value']:.2f}" in said
+    assert "confidence: the probability that the label is right" in said
+    assert "not a probability" not in said
+    assert candidates[0]["name"] in said
+
+
+def test_a_single_method_by_name(weeks):
+    summary, rows, said = labeled("--method", "mean-map", "--seed", 3)
+    assert np.mean([row["label"] for row in rows] == weeks) > 0.9
+    assert (summary["method"], summary["confidence"]) == ("mean-map", "mass")
+    assert summary["models"]["all"]["settings"]["random_state"] == "3"
+    assert summary["candidates"] == []
+    accuracy = summary["estimated_accuracy"]
+    assert accuracy["fitted_rows"] == accuracy["new_rows"]
+    assert accuracy["new_rows"]["value"] is None
+    assert accuracy["new_rows"]["reason"] == "MeanMap does not estimate it, auto does"
+    assert "not a probability" in said
+    assert "estimated accuracy" not in said
+
+
+def test_lpllp_by_name_is_the_usual_one(weeks):
+    assert DEFAULT_METHOD == "lpllp"
+    by_name, rows, _ = labeled("--method", "lpllp")
+    done("label", "rows.csv", *KNOWN, "-o", "plain.csv")
+    with open("plain.csv", encoding="utf-8") as file:
+        assert cells_of(file.read()) == rows
+    assert by_name["models"]["all"]["method"] == "LPLLP"
+
+
+def test_every_method_labels_rows_and_keeps_totals(weeks, two_methods):
+    for name in METHODS:
+        estimator = estimator_of(MethodOptions(method=name, decode="threshold", seed=5))
+        assert estimator.decode == "threshold"
+        assert estimator.get_params().get("random_state", 5) == 5
+        if name not in ("trees", "gp-trees"):  # which take a second
+            found = label_table("rows.csv", bags="day", proportions="totals.csv", method=name)
+            assert found.summary["bag_error"] == 0, name
+            assert found.summary["method"] == name
+
+
+def test_options_of_lpllp_do_not_go_with_other_methods(weeks):
+    words = ("--method", "auto", "--alpha", 0.7, "--prior", "meanmap", "--max-iter", 5)
+    says = "--alpha, --prior, --max-iter: for --method lpllp, and --method is auto. Leave them out"
+    refused("label", "rows.csv", *KNOWN, *words, code=2, says=says)
+    given = {"graph": "rbf", "alpha": 0.7, "neighbors": 3, "prior": "invcal", "prior_weight": 1.0}
+    given |= {"probes": 1, "max_iter": 3, "tol": 0.1}
+    for name, value in given.items():
+        with pytest.raises(CommandLineError, match=f"{OPTIONS[name]}: for --method lpllp.*it out"):
+            check_method(MethodOptions(method="gp", **{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--method", "magic"], "--method must be one of auto, gp, "),
+        (["--jobs", 2], "--jobs is for --method auto, and --method is lpllp"),
+        (["--method", "auto", "--model", "m.zip"], "A model of the method 'auto' cannot be saved"),
+        (["--method", "gp", "--model", "m.zip"], "Use --method lpllp, or save no model"),
+    ],
+)
+def test_methods_and_options_that_do_not_exist(words, says):
+    refused("label", "rows.csv", *KNOWN, *words, code=2, says=says)
+
+
+def test_few_bags_withhold_the_estimate_and_leave_masses(two_methods):
+    summary, _, said = labeled("--method", "auto")
+    assert summary["confidence"] == "mass"
+    for estimate in summary["estimated_accuracy"].values():
+        assert estimate["value"] is None
+        assert estimate["reason"] == "3 bags are too few to hold any out"
+    assert summary["candidates"][0]["log_likelihood"] is None
+    assert "not estimated: 3 bags are too few to hold any out" in said
+    assert "which ranks rows and is not a probability" in said
+
+
+def test_processes_are_those_of_auto():
+    assert estimator_of(MethodOptions(method="auto", jobs=2)).n_jobs == 2
+    assert estimator_of(MethodOptions(method="auto")).n_jobs is None
+
+
+def test_abstention_says_what_confidence_is(weeks, two_methods):
+    said = labeled("--method", "auto", "--abstain-below", 0.9)[2]
+    assert "(--abstain-below); confidence is a probability" in said
+    said = labeled("--abstain-below", 0.9, "--force")[2]
+    assert "(--abstain-below); confidence is a mass, which is not a probability" in said
+
+
+def test_parquet_has_the_methods_without_their_times(weeks, two_methods):
+    words = ("rows.csv", *KNOWN, "--method", "auto", "--quiet")
+    for name in ("a.parquet", "b.parquet"):
+        done("label", *words, "-o", name)
+    schemas = [pq.read_schema(name) for name in ("a.parquet", "b.parquet")]
+    first, second = (json.loads(schema.metadata[b"apportion"]) for schema in schemas)
+    assert {**first, "command": ""} == {**second, "command": ""}
+    assert set(first["candidates"][0]) == {"name", "weight", "log_likelihood", "temperature"}
+    assert first["estimated_accuracy"]["new_rows"]["value"] > 0.8
+    done("report", "rows.csv", *KNOWN, "--labels", "a.parquet", "-o", "a.html")
+
+
+def test_a_report_of_a_method_without_a_graph(weeks):
+    words = ("rows.csv", *KNOWN, "-o", "l.csv", "--method", "mean-map")
+    done("label", *words, "--report", "page.html")
+    with open("page.html", encoding="utf-8") as page:
+        assert "MeanMap" in page.read()

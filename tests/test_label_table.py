@@ -11,11 +11,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from apportion import LPLLP, InputError
+from apportion import LPLLP, AutoLLP, CalibratedLLP, InputError, MeanMap
 from apportion.datasets import make_smart_home
 from apportion.exceptions import GivenLabelError
-from apportion.labeling import label_table, predict_table
+from apportion.labeling import _methods, label_table, predict_table
 from apportion.labeling._summary import as_json
+from apportion.model_selection import Estimate
 from apportion.supervision.diary import DiaryRules
 from command_line import KNOWN, cells_of, day_files, day_rows, done, write
 
@@ -193,3 +194,84 @@ def test_numbers_of_a_text_file_are_parsed_once(monkeypatch):
     label_table("rows.csv", bags="day", proportions="totals.csv", exclude=["id"])
     x = [str(cell) for cell in day_rows()["x"]]
     assert sum(texts.to_pylist() == x for texts in parsed) == 1
+
+
+def test_participants_are_weighed_apiece_and_their_accuracy_is_averaged(tmp_path):
+    make_smart_home(9, 2, minutes=60).write(tmp_path)
+    method = AutoLLP(["mean-map", "inv-cal"], cv=2, random_state=0)
+    labeled = label_table("windows.csv", diary="diary.csv", graphs="each", method=method)
+    summary, models = labeled.summary, labeled.summary["models"]
+    assert len(models) == 2
+    assert (summary["method"], summary["confidence"]) == ("auto", "probability")
+    n_rows = np.array([len(rows) for rows in labeled.labels.rows.values()])
+    for kind, mean in summary["estimated_accuracy"].items():
+        each = [model["estimated_accuracy"][kind]["value"] for model in models.values()]
+        if None in each:
+            assert mean["value"] is None
+            assert "it is not estimated for" in mean["reason"]
+        else:
+            assert mean["value"] == pytest.approx(n_rows @ each / n_rows.sum())
+    weights = {one["name"]: one["weight"] for one in summary["candidates"]}
+    assert sum(weights.values()) == pytest.approx(1)
+    each = [
+        next(one["weight"] for one in model["candidates"] if one["name"] == "inv-cal")
+        for model in models.values()
+    ]
+    assert weights["inv-cal"] == pytest.approx(n_rows @ each / n_rows.sum())
+
+
+def test_estimates_of_several_models_are_averaged_or_withheld():
+    given, withheld = Estimate(0.8, 0.7, 0.9), Estimate(None, None, None, "few bags")
+    mean = _methods._mean_estimate({"p": given, "q": Estimate(0.5, 0.4, 0.6)}, np.array([3, 1]))
+    np.testing.assert_allclose([mean.value, mean.low, mean.high], [0.725, 0.625, 0.825])
+    some = _methods._mean_estimate({"p": given, "q": withheld}, np.array([3, 1]))
+    assert some.reason == "it is not estimated for 1 of 2 participants: q"
+    assert _methods._mean_estimate({"p": withheld, "q": withheld}, np.array([3, 1])) == withheld
+
+
+def test_reasons_of_a_graph_need_one(rows):
+    known = {"bags": "day", "proportions": TOTALS, "scale": False}
+    far = pa.table({**rows, "x": [1e6, *rows["x"][1:]]})
+    weighed = AutoLLP({"rule": MeanMap(), "graph": LPLLP("rbf")}, random_state=0)
+    for method, reason in (
+        (LPLLP("rbf", random_state=0), "isolated"),
+        (weighed, "isolated"),
+        (CalibratedLLP(MeanMap()), ""),
+        ("mean-map", ""),
+    ):
+        labeled = label_table(far, **known, method=method)
+        assert labeled.labels.reasons[0] == reason
+        assert labeled.summary["confidence"] == "mass"  # too few bags to calibrate
+
+
+@pytest.mark.parametrize("wrong", ["magic", LPLLP, 3, object()])
+def test_a_method_is_a_name_or_an_estimator(rows, wrong):
+    with pytest.raises(ValueError, match=r"must be one of 'auto', .*or an estimator of apportion"):
+        label_table(pa.table(rows), bags="day", proportions=TOTALS, method=wrong)
+
+
+def test_a_method_is_given_once(rows):
+    both = {"method": "gp", "estimator": LPLLP()}
+    with pytest.raises(ValueError, match="pass one of them"):
+        label_table(pa.table(rows), bags="day", proportions=TOTALS, **both)
+
+
+def test_a_saved_model_knows_what_its_confidence_is(rows):
+    labeled = label_table(pa.table(rows), bags="day", proportions=TOTALS)
+    for kind in ("mass", "probability"):
+        labeled.summary["confidence"] = kind
+        with open("model.zip", "wb") as file:
+            labeled.save(file)
+        predicted = predict_table("model.zip", pa.table(rows), abstain_below=0.6)
+        assert predicted.summary["confidence"] == kind
+        meaning = "a mass, which is not a probability" if kind == "mass" else "a probability"
+        assert str(predicted.notes[-1]).endswith(f"(abstain_below); confidence is {meaning}")
+
+
+def test_a_method_that_cannot_be_saved_says_so(rows, tmp_path):
+    labeled = label_table(pa.table(rows), bags="day", proportions=TOTALS, method="mean-map")
+    with (
+        open("model.zip", "wb") as file,
+        pytest.raises(ValueError, match=r"'MeanMap' cannot be saved\. Use method='lpllp'"),
+    ):
+        labeled.save(file)

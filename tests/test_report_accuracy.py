@@ -22,6 +22,7 @@ from apportion.bag_report import BagReport
 from apportion.cli.console import OPTIONS
 from apportion.datasets import make_bags
 from apportion.exceptions import hint
+from apportion.labeling._methods import graph_in
 from apportion.labeling._summary import fitted_run
 from apportion.model_selection import (
     CandidateReport,
@@ -38,7 +39,6 @@ from apportion.report._page import page_of
 from apportion.report._plot_data import plot_data
 from apportion.report._reliability import (
     accuracy_in_words,
-    graph_of,
     method_in_words,
     overall_estimate,
     reliability_of,
@@ -394,8 +394,8 @@ def test_terms_of_the_panel_are_explained_once(weighed):
 
 
 def test_the_map_is_drawn_of_a_method_that_has_a_graph(with_graph, weighed, tmp_path, wine):
-    assert graph_of(weighed) is None
-    assert graph_of(with_graph) is with_graph.candidates_[HOSTILE].graph_
+    assert graph_in(weighed) is None
+    assert graph_in(with_graph) is with_graph.candidates_[HOSTILE].graph_
     page = write_report(with_graph, tmp_path / "a.html").read_text(encoding="utf-8")
     assert "neighbors agree" in page
     assert 'id="map-plot"' in page

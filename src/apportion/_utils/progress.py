@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import accumulate
 from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -19,6 +20,12 @@ class ProgressCallback(Protocol):
 
 PROPAGATING = "propagating"
 """The stage that takes most of the time of a fit."""
+
+WEIGHING = "weighing methods"
+"""The stage that takes most of the time of a fit of several methods."""
+
+_LONG = (PROPAGATING, WEIGHING)
+"""The stages whose share is the share of the run that they belong to."""
 
 _callback: ContextVar[ProgressCallback | None] = ContextVar("callback", default=None)
 _job: ContextVar[_Job | None] = ContextVar("job", default=None)
@@ -38,6 +45,19 @@ def report_progress(stage: str, done: float | None = None) -> None:
         stage, done, detail = job.around(stage, done, detail)
         job = job.outer
     callback(stage, done, detail)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words.
+
+    Examples
+    --------
+    >>> duration(0.2), duration(180), duration(9000)
+    ('1 s', '3 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def with_progress(stage: str, items: Sequence[Item]) -> Iterator[Item]:
@@ -79,13 +99,20 @@ def progress_callback(callback: ProgressCallback) -> Iterator[None]:
 
 @contextmanager
 def several_runs(
-    stage: str, run: str = "", expected: int = 1, *, at_most: bool = False
+    stage: str,
+    run: str = "",
+    expected: int = 1,
+    *,
+    at_most: bool = False,
+    costs: Sequence[float] | None = None,
 ) -> Iterator[Callable[[], None]]:
     """Report several runs as one job whose share never falls; yield a function that starts a run.
 
-    The share is (finished runs + share of the current one) / expected runs. The share of a run is
-    that of its propagation, because its other stages are short. Jobs may be nested. A job of one
-    run is reported as that run; if runs have no name, its propagation is called `stage`.
+    The share is (finished runs + share of the current one) / expected runs, as far as all runs take
+    the same time. The share of a run is
+    that of its propagation, or of its weighing of methods, because its other stages are short. Jobs
+    may be nested. A job of one run is reported as that run; if runs have no name, its propagation
+    is called `stage`.
 
     Parameters
     ----------
@@ -97,6 +124,8 @@ def several_runs(
         The number of runs.
     at_most : bool
         Whether there may be fewer runs.
+    costs : sequence of float, optional
+        How long each run takes, in any unit; by default all take the same time.
 
     Examples
     --------
@@ -108,7 +137,7 @@ def several_runs(
     labeling, participant 1 of 2, propagating: 25%
     labeling, participant 2 of 2, propagating: 75%
     """
-    job = _Job(stage, run, expected, at_most, _job.get())
+    job = _Job(stage, run, expected, at_most, costs, _job.get())
     before = _job.set(job)
     try:
         yield job.next_run
@@ -120,11 +149,19 @@ class _Job:
     """A job of several runs, and the share of it that is done."""
 
     def __init__(
-        self, stage: str, run: str, expected: int, at_most: bool, outer: _Job | None
+        self,
+        stage: str,
+        run: str,
+        expected: int,
+        at_most: bool,
+        costs: Sequence[float] | None,
+        outer: _Job | None,
     ) -> None:
         self.outer = outer
         self._stage, self._run, self._expected = stage, run, expected
         self._of = f"of at most {expected}" if at_most else f"of {expected}"
+        costs = costs if costs is not None and sum(costs) > 0 else [1.0] * expected
+        self._ends = [end / sum(costs) for end in accumulate(costs, initial=0.0)]
         self._number = 0
         self._done = 0.0
 
@@ -137,7 +174,7 @@ class _Job:
         """Return what the job reports when one of its runs reports this."""
         if self._expected == 1 and (self._run or stage != PROPAGATING):
             return stage, done, detail
-        if stage == PROPAGATING and done is not None:
+        if stage in _LONG and done is not None:
             self._advance(done)
         if self._expected == 1:
             return self._stage, self._done, detail
@@ -146,5 +183,6 @@ class _Job:
         return self._stage, self._done, ", ".join(filter(None, [number, inner, detail]))
 
     def _advance(self, share: float) -> None:
-        done = (max(self._number, 1) - 1 + share) / self._expected
-        self._done = min(max(done, self._done), 1.0)
+        number = min(max(self._number, 1), len(self._ends) - 1)
+        begin, end = self._ends[number - 1 : number + 1]
+        self._done = min(max(begin + share * (end - begin), self._done), 1.0)

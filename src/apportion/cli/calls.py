@@ -17,9 +17,11 @@ from apportion._io.spreadsheet_safe import require_ending, write_csv, write_tabl
 from apportion.cli.console import OPTIONS, CommandLineError, in_options, on_stdout
 from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, OutputOptions
 from apportion.estimators import LPLLP, InvCal, MeanMap
+from apportion.estimators._base import BagClassifier
 from apportion.exceptions import InputError, OutputError, counted, name_some
 from apportion.graphs import KNNGraph
 from apportion.labeling._features import TableFeatures, learn_features
+from apportion.labeling._methods import AUTO, LP_LLP, METHODS, method_named
 from apportion.labeling._summary import with_summary
 from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling._supervision import check_sources, supervised_table
@@ -109,6 +111,18 @@ def read_features(task: SupervisedTable, options: FeatureOptions) -> TableFeatur
 
 def check_method(method: MethodOptions) -> None:
     """Raise for values that are not allowed, and for options that do not go together."""
+    if method.method not in METHODS:
+        raise CommandLineError(
+            f"--method must be one of {', '.join(METHODS)}. Got {method.method!r}."
+        )
+    if method.of_lp_llp and method.method != LP_LLP:
+        names = [OPTIONS[name] for name in method.of_lp_llp]
+        raise CommandLineError(
+            f"{', '.join(names)}: for --method {LP_LLP}, and --method is {method.method}. Leave "
+            f"{'it' if len(names) == 1 else 'them'} out."
+        )
+    if method.jobs is not None and method.method != AUTO:
+        raise CommandLineError(f"--jobs is for --method {AUTO}, and --method is {method.method}.")
     if not 0 < method.alpha < 1:
         raise CommandLineError(f"--alpha must be above 0 and below 1. Got {method.alpha:g}.")
     for name, value in (("--tol", method.tol), ("--prior-weight", method.prior_weight)):
@@ -122,8 +136,12 @@ def check_method(method: MethodOptions) -> None:
         )
 
 
-def estimator_of(method: MethodOptions) -> LPLLP:
+def estimator_of(method: MethodOptions) -> BagClassifier:
     """Return the estimator that options ask for, not fitted."""
+    if method.method != LP_LLP:
+        return method_named(
+            method.method, decode=method.decode, n_jobs=method.jobs, random_state=method.seed
+        )
     return LPLLP(
         method.graph if method.neighbors is None else KNNGraph(method.neighbors),
         method.alpha,

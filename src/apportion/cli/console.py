@@ -24,7 +24,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from apportion._utils.progress import progress_callback
+from apportion._utils.progress import duration, progress_callback
 from apportion.exceptions import InputError, Names, OutputError, rendered
 
 BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, OUR_FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
@@ -122,14 +122,14 @@ def print_notes(notes: Iterable[str], quiet: bool, title: str = "") -> None:
 
 
 @contextmanager
-def print_log(quiet: bool) -> Iterator[None]:
-    """Print what the library logs until the end of the block."""
+def print_log(quiet: bool, name: str = "apportion") -> Iterator[None]:
+    """Print what the library logs, under a name, until the end of the block."""
 
     class NoteHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             print_notes([record.getMessage()], quiet)
 
-    log, handler = logging.getLogger("apportion"), NoteHandler()
+    log, handler = logging.getLogger(name), NoteHandler()
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)
@@ -304,10 +304,4 @@ def _time_left(seconds: float, done: float) -> str:
     if not 0.0 < done < 1.0:
         return ""
     left = seconds * (1.0 - done) / done
-    return f", about {_span(left)} left"
-
-
-def _span(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(round(seconds), 1)} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return f", about {duration(left)} left"

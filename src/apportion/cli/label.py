@@ -13,6 +13,7 @@ from apportion.cli import calls
 from apportion.cli.console import (
     OPTIONS,
     CommandLineError,
+    print_log,
     print_notes,
     print_out,
     stages,
@@ -34,8 +35,10 @@ from apportion.labeling.table import (
     LabeledTable,
     check_savable,
     label_supervised,
+    require_savable,
     require_times,
 )
+from apportion.model_selection._forecast import FORECAST
 from apportion.report import page_bytes
 from apportion.report._glossary import Explanations
 from apportion.report._labeled import contents_of_table
@@ -111,7 +114,7 @@ def label_file(
     print_notes(explain.lines(task.bag_word), out.quiet)
     print_notes(task.rules, out.quiet, "rules, each an option:")
     print_notes(first_notes, out.quiet)
-    with stages(out.quiet):
+    with stages(out.quiet), print_log(out.quiet, FORECAST):
         labeled = label_supervised(
             task,
             features,
@@ -119,6 +122,7 @@ def label_file(
             abstain_below=out.abstain_below,
             all_columns=out.all_columns,
             command=command,
+            method=method.method,
         )
     notes = labeled.notes[len(first_notes) :]
     print_notes(notes, out.quiet)
@@ -144,6 +148,9 @@ def _check_options(
     if more.model is not None and known.graphs == "each":
         raise CommandLineError("--model saves one model: use --graphs one.")
     calls.check_method(method)
+    if more.model is not None:
+        with calls.about_options():
+            require_savable(calls.estimator_of(method))
     tables, others = (out.output, more.episodes), [more.model]
     calls.check_files(*tables, page=more.report, others=others, inputs=known.files, force=out.force)
 

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
+from apportion.labeling._methods import DEFAULT_METHOD, METHODS
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 REQUIRED: Any = MISSING
@@ -77,9 +79,12 @@ def with_groups(command: Command) -> Command:
     return flat  # type: ignore[return-value]
 
 
-_bags, _rule, _times, _feature, OUTPUT, _method = (
+_bags, _rule, _times, _feature, OUTPUT, _method, _lp_llp = (
     partial(option, panel=panel)
-    for panel in ("Bags", "Diary rules", "Times", "Features", "Output", "Method")
+    for panel in (
+        *("Bags", "Diary rules", "Times", "Features", "Output", "Method"),
+        "Method, if it is lpllp",
+    )
 )
 READINGS = "The rows: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file."
 
@@ -233,7 +238,8 @@ class OutputOptions(WriteOptions):
     abstain_below: float | None = OUTPUT(
         None,
         "Leave rows without a label, reason 'uncertain', whose confidence is below this number "
-        "from 0 to 1. The confidence ranks rows; it is no probability.",
+        "from 0 to 1. The confidence is a probability if rows were labeled with --method auto, and "
+        "bags were enough to hold some out; else it is a mass, which ranks rows.",
         metavar="P",
     )
     json: bool = OUTPUT(False, "Print a summary as JSON on stdout; needs --output.", "--json")
@@ -243,27 +249,46 @@ class OutputOptions(WriteOptions):
 class MethodOptions:
     """How labels are found."""
 
-    graph: Literal["auto", "knn", "anchor", "rbf"] = _method(
-        "auto", "Graph of similar rows; auto chooses by the number of rows."
+    method: str = _method(
+        DEFAULT_METHOD,
+        "auto: several methods, weighed by how well they meet the totals of bags that were held "
+        f"out; it also estimates its accuracy. Or one of {', '.join(METHODS[1:])}.",
+        metavar="METHOD",
     )
-    alpha: float = _method(0.5, "How far labels travel, between 0 and 1.")
+    jobs: int | None = _method(
+        None, "Processes that fit methods side by side; with --method auto. 1 if not given.", min=1
+    )
     decode: Literal["quota", "threshold"] = _method(
         "quota", "quota keeps every bag's totals; threshold takes every row's most likely class."
     )
-    neighbors: int | None = _method(
+    seed: int = _method(0, "Seed of random starts.", min=0, max=2**32 - 1)
+    graph: Literal["auto", "knn", "anchor", "rbf"] = _lp_llp(
+        "auto", "Graph of similar rows; auto chooses by the number of rows."
+    )
+    alpha: float = _lp_llp(0.5, "How far labels travel, between 0 and 1.")
+    neighbors: int | None = _lp_llp(
         None,
         "Nearest rows that every row is tied to, 10 if not given; with --graph auto or knn.",
         min=1,
     )
-    prior: Literal["meanmap", "invcal"] | None = _method(
+    prior: Literal["meanmap", "invcal"] | None = _lp_llp(
         None, "Method that is fitted first; soft labels keep near its own. None if not given."
     )
-    prior_weight: float | None = _method(
+    prior_weight: float | None = _lp_llp(
         None, "How near they keep to it. 0.1 with --prior if not given.", min=0.0
     )
-    probes: int = _method(
+    probes: int = _lp_llp(
         8, "The most random starts to compare where totals may admit several answers.", min=0
     )
-    max_iter: int = _method(2000, "The most iterations of a run.", min=1)
-    tol: float = _method(1e-8, "How exact soft labels are; larger is faster.", min=0.0)
-    seed: int = _method(0, "Seed of random starts.", min=0, max=2**32 - 1)
+    max_iter: int = _lp_llp(2000, "The most iterations of a run.", min=1)
+    tol: float = _lp_llp(1e-8, "How exact soft labels are; larger is faster.", min=0.0)
+
+    @property
+    def of_lp_llp(self) -> dict[str, Any]:
+        """The options that belong to LPLLP alone and were given."""
+        common = ("method", "jobs", "decode", "seed")
+        return {
+            item.name: getattr(self, item.name)
+            for item in fields(self)
+            if item.name not in common and getattr(self, item.name) != item.default
+        }

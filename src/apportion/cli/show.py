@@ -12,20 +12,44 @@ from apportion._utils.typing import FloatArray
 from apportion.bag_report import BagReport
 from apportion.cli.console import console, printable
 from apportion.exceptions import counted, plural
+from apportion.labeling._methods import mean_candidates
+from apportion.labeling._summary import open_rows_of
 from apportion.labeling.rows import REASONS, LabeledRows, places_among, reasons_of
 from apportion.report._glossary import Explanations
 
 _MOST_BAGS = 12
+_LIKELIHOOD = (
+    "log-likelihood: how well the method meets totals that were held out, above 0 if better than "
+    "the class shares alone"
+)
+_PROBABILITY = (
+    "confidence: the probability that the label is right, calibrated by totals that were held out"
+)
 
 
 def show_report(labels: LabeledRows, explain: Explanations) -> None:
     """Print given against assigned rows, by class and by bag, and how many rows have a reason."""
     console.print()
+    show_methods(labels)
     console.print(_by_class(labels, explain.bag))
-    _print_lines(explain.lines("confidence", "mass"))
+    _print_lines([_PROBABILITY] if labels.calibrated else explain.lines("confidence", "mass"))
     show_bags(labels.report, explain, "; --json lists all")
     for code, count in reasons_of(labels).items():
         console.print(f"{code}, {counted(count, 'row')}: {REASONS[code]}")
+
+
+def show_methods(labels: LabeledRows) -> None:
+    """Print the methods that were weighed, and what held-out totals say about them."""
+    weighed = mean_candidates(labels.models, open_rows_of(labels))
+    if len(weighed) < 2:
+        return
+    table = _table("methods, weighed", ("method", "weight", "log-likelihood", "seconds"))
+    for one in weighed:
+        likelihood = f"{one.log_likelihood:.1f}" if np.isfinite(one.log_likelihood) else "–"
+        table.add_row(printable(one.name), f"{one.weight:.2f}", likelihood, f"{one.seconds:.1f}")
+    console.print(table)
+    if any(np.isfinite(one.log_likelihood) for one in weighed):
+        _print_lines([_LIKELIHOOD])
 
 
 def show_bags(report: BagReport, explain: Explanations, more: str = "") -> None:

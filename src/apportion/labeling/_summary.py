@@ -16,8 +16,16 @@ import numpy as np
 from apportion._io.file_kinds import require_file
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import PARAMETERS, Advice, FileError, Names, counted, hint, rendered
+from apportion.labeling._methods import (
+    accuracy_of,
+    candidates_in,
+    mean_accuracy,
+    mean_candidates,
+    name_of_method,
+)
 from apportion.labeling._source import SourceTable
 from apportion.labeling.rows import LabeledRows, RowLabels, kept_and_uncertain, reasons_of
+from apportion.model_selection import EstimatedAccuracy, WeighedCandidate
 from apportion.supervision.diagnosis import Diagnosis
 
 _KEY = b"apportion"
@@ -108,8 +116,16 @@ class SavedRun:
     notes: tuple[str, ...] = ()
 
 
+PROBABILITY, MASS = "probability", "mass"
+"""What confidence is, in summaries."""
+
+
 def labels_summary(
-    labels: RowLabels, notes: Sequence[str], abstain_below: float | None
+    labels: RowLabels,
+    notes: Sequence[str],
+    abstain_below: float | None,
+    *,
+    calibrated: bool = False,
 ) -> dict[str, Any]:
     """Return what was found about the rows.
 
@@ -125,6 +141,7 @@ def labels_summary(
         "assigned": dict(
             Counter(str(label) for label in labels.labels.tolist() if label is not None)
         ),
+        "confidence": PROBABILITY if calibrated else MASS,
         "abstain_below": abstain_below,
         "labelled_share": n_kept / max(n_kept + n_uncertain, 1),
         "reasons": reasons_of(labels),
@@ -138,9 +155,15 @@ def run_summary(
     notes: Sequence[str],
     abstain_below: float | None = None,
     command: str = "",
+    method: str = "",
 ) -> dict[str, Any]:
-    """Return what was found, and how: rows, bags, models, rules and notes."""
-    report, of_rows = labels.report, labels_summary(labels, notes, abstain_below)
+    """Return what was found, and how: rows, bags, methods, models, rules and notes.
+
+    With several participants, `candidates` and `estimated_accuracy` are about all of them; those
+    of each are in `models`.
+    """
+    report, calibrated = labels.report, labels.calibrated
+    of_rows = labels_summary(labels, notes, abstain_below, calibrated=calibrated)
     classes = [str(label) for label in report.classes.tolist()]
     assigned = report.assigned[report.decode]
     bags = [
@@ -158,18 +181,25 @@ def run_summary(
     models = {
         _ALL if group is None else str(group): {
             **asdict(fitted_run(model)),
-            "iterations": model.n_iter_,
+            "iterations": getattr(model, "n_iter_", None),
             "information_index": model.diagnosis_.index,
+            "candidates": [_candidate(one) for one in candidates_in(model)],
+            "estimated_accuracy": _accuracy(accuracy_of(model)),
         }
         for group, model in labels.models.items()
     }
+    n_open = open_rows_of(labels)
     return {
         "apportion": of_rows["apportion"],
         "command": command,
+        "method": method or name_of_method(next(iter(labels.models.values()))),
+        "candidates": [_candidate(one) for one in mean_candidates(labels.models, n_open)],
+        "estimated_accuracy": _accuracy(mean_accuracy(labels.models, n_open)),
         "rows": of_rows["rows"],
         "classes": classes,
         "decode": report.decode,
         "assigned": of_rows["assigned"],
+        "confidence": of_rows["confidence"],
         "abstain_below": abstain_below,
         "labelled_share": of_rows["labelled_share"],
         "bag_error": report.error(),
@@ -179,6 +209,30 @@ def run_summary(
         "rules": list(rules),
         "notes": list(notes),
     }
+
+
+def open_rows_of(labels: LabeledRows) -> dict[Any, int]:
+    """Return how many rows without a given label each model was fitted to."""
+    given = np.array(["given" in codes.split(";") for codes in labels.reasons.tolist()], dtype=bool)
+    return {group: int((~given[rows]).sum()) for group, rows in labels.rows.items()}
+
+
+def _candidate(weighed: WeighedCandidate) -> dict[str, Any]:
+    names = ("name", "weight", "log_likelihood", "temperature", "seconds")
+    return {name: getattr(weighed, name) for name in names}
+
+
+def _accuracy(accuracy: EstimatedAccuracy) -> dict[str, Any]:
+    return {name: asdict(getattr(accuracy, name)) for name in ("fitted_rows", "new_rows")}
+
+
+def method_notes(labels: LabeledRows) -> list[str]:
+    """Return how many labels are right, as far as that is estimated; nothing if it never is."""
+    if not any(map(candidates_in, labels.models.values())):
+        return []
+    accuracy = mean_accuracy(labels.models, open_rows_of(labels))
+    pairs = (("labels in this table", accuracy.fitted_rows), ("new rows", accuracy.new_rows))
+    return [f"estimated accuracy, {what}: {estimate}" for what, estimate in pairs]
 
 
 def diagnosis_summary(
@@ -209,7 +263,9 @@ def diagnosis_summary(
     }
 
 
-def uncertain_notes(labels: RowLabels, abstain_below: float | None) -> list[str]:
+def uncertain_notes(
+    labels: RowLabels, abstain_below: float | None, *, calibrated: bool = False
+) -> list[str]:
     """Return how many rows keep their labels, if uncertain ones get none."""
     if abstain_below is None:
         return []
@@ -219,7 +275,8 @@ def uncertain_notes(labels: RowLabels, abstain_below: float | None) -> list[str]
         f"{n_kept:,} of {counted(n, 'row')} keep a label ({n_kept / max(n, 1):.1%}); the others "
         f"have a confidence below {abstain_below:g}"
     )
-    return [Advice(facts, "({abstain_below})")]
+    meaning = "a probability" if calibrated else "a mass, which is not a probability"
+    return [Advice(facts, "({abstain_below}); confidence is {meaning}", meaning=meaning)]
 
 
 def as_json(summary: dict[str, Any], names: Names = PARAMETERS) -> str:
@@ -238,10 +295,22 @@ def as_json(summary: dict[str, Any], names: Names = PARAMETERS) -> str:
 
 
 def with_summary(table: Any, summary: dict[str, Any], names: Names = PARAMETERS) -> Any:
-    """Return an Arrow table whose metadata hold a summary, without what it has of each bag."""
-    short = {key: value for key, value in summary.items() if key != "bags"}
+    """Return an Arrow table whose metadata hold a summary, without what it has of each bag.
+
+    It is also without the times of the methods, so that equal runs write equal files.
+    """
+    short = _without_times({key: value for key, value in summary.items() if key != "bags"})
+    models = summary["models"].items()
+    short["models"] = {group: _without_times(model) for group, model in models}
     metadata = {**(table.schema.metadata or {}), _KEY: as_json(short, names).encode()}
     return table.replace_schema_metadata(metadata)
+
+
+def _without_times(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return a summary without the seconds that methods took, which differ from run to run."""
+    weighed = summary["candidates"]
+    kept = [{key: item for key, item in one.items() if key != "seconds"} for one in weighed]
+    return {**summary, "candidates": kept}
 
 
 def summary_in(source: SourceTable) -> SavedRun:

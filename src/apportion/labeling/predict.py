@@ -17,7 +17,7 @@ from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.exceptions import FileError, SavedModelError, counted, hint
 from apportion.labeling._features import missing_notes
 from apportion.labeling._source import SourceTable, source_table
-from apportion.labeling._summary import labels_summary, uncertain_notes
+from apportion.labeling._summary import PROBABILITY, labels_summary, uncertain_notes
 from apportion.labeling._supervised import row_times
 from apportion.labeling.rows import RowLabels, places_among, uncertain_rows
 from apportion.labeling.table import PredictedTable
@@ -86,12 +86,13 @@ def predict_table(
         source.require(id)
     predict = _recognized if saved.labels_only else _predicted
     labels, notes = predict(saved, recipe, source, id, abstain_below)
-    notes += uncertain_notes(labels, abstain_below)
+    calibrated = saved.extra.get("confidence") == PROBABILITY
+    notes += uncertain_notes(labels, abstain_below, calibrated=calibrated)
     ids = id or source.usual_ids
     others = {*source.table.column_names} - ({*recipe.names} - {ids})
     return PredictedTable(
         labels,
-        labels_summary(labels, notes, abstain_below),
+        labels_summary(labels, notes, abstain_below, calibrated=calibrated),
         tuple(notes),
         source,
         recipe,

@@ -19,9 +19,12 @@ from apportion._io.label_table import joined_codes
 from apportion._utils.progress import several_runs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, joined_reports, report_bags
-from apportion.estimators import LPLLP
+from apportion.estimators._base import BagClassifier
+from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import SupervisionError, message_of
 from apportion.graphs import KNNGraph
+from apportion.labeling._methods import graph_in, is_calibrated, resolved_method
+from apportion.model_selection._weighing import SEE_WARNINGS
 from apportion.supervision.bags import match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
 from apportion.supervision.totals import Totals
@@ -118,7 +121,8 @@ class RowLabels:
     masses : ndarray of shape (n_samples, n_classes)
         Soft labels; NaN for a row that is not labeled, unless it is so because it is uncertain.
     confidence : ndarray of shape (n_samples,)
-        The mass of the row's label, or of the one that an uncertain row would have; else NaN.
+        The mass of the row's label, or of the one that an uncertain row would have; else NaN. It
+        is a probability only if the method is calibrated.
     reasons : ndarray of shape (n_samples,)
         Codes of `REASONS`, joined by semicolons; empty where there is nothing to say.
     """
@@ -147,15 +151,20 @@ class LabeledRows(RowLabels):
     """
 
     report: BagReport
-    models: dict[Any, LPLLP]
+    models: dict[Any, BagClassifier]
     rows: dict[Any, IntArray]
     notes: tuple[str, ...]
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether masses and confidence are probabilities, calibrated by held-out totals."""
+        return all(map(is_calibrated, self.models.values()))
 
 
 def label_rows(
     X: FloatArray,
     supervision: Supervision,
-    model: LPLLP | None = None,
+    model: BagClassifier | str | None = None,
     marks: Mapping[str, BoolArray] | None = None,
     abstain_below: float | None = None,
 ) -> LabeledRows:
@@ -167,8 +176,9 @@ def label_rows(
         The rows.
     supervision : Supervision
         What is known of them.
-    model : LPLLP, optional
-        The estimator; a clone of it is fitted.
+    model : estimator or str, optional
+        An estimator of this library, of which a clone is fitted, or the name of a method; see
+        `apportion.labeling.label_table`.
     marks : mapping of str to ndarray of bool, optional
         More reason codes, and the rows that they hold for.
     abstain_below : float, optional
@@ -188,7 +198,7 @@ def label_rows(
     >>> labeled.labels.tolist(), labeled.reasons.tolist()
     (['sleep', 'sleep', 'tv', 'sleep', 'tv', 'tv'], ['', '', '', '', '', 'unbagged'])
     """
-    model = LPLLP(random_state=0) if model is None else model
+    model = resolved_method(model)
     n, classes = len(X), supervision.totals.classes
     marked = {code: np.zeros(n, dtype=bool) for code in REASONS}
     for code, mask in {**supervision.left_out, **(marks or {})}.items():
@@ -196,7 +206,7 @@ def label_rows(
     chosen = ~np.any([np.zeros(n, dtype=bool), *supervision.left_out.values()], axis=0)
     labels = np.full(n, None, dtype=object)
     masses = np.full((n, len(classes)), np.nan)
-    models: dict[Any, LPLLP] = {}
+    models: dict[Any, BagClassifier] = {}
     fitted_rows: dict[Any, IntArray] = {}
     notes: list[str] = []
     groups = list(supervision.by_group(chosen))
@@ -348,21 +358,33 @@ def positions(values: AnyArray, names: list[Any]) -> IntArray:
     return np.array([position.get(value, -1) for value in values.tolist()], dtype=np.intp)
 
 
-def _fit(model: LPLLP, X: FloatArray, known: Supervision) -> tuple[LPLLP, list[str]]:
-    """Return the fitted model, and what it warned of."""
+def _fit(
+    model: BagClassifier, X: FloatArray, known: Supervision
+) -> tuple[BagClassifier, list[str]]:
+    """Return the fitted model, and what there is to say about it."""
+    fitted: Any = model
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(X, known.given, bags=known.bags, proportions=known.totals)
-    approximate = [] if isinstance(model.graph_, KNNGraph) else [model.graph_choice_]
-    return model, [*approximate, *(message_of(warning.message) for warning in caught)]
+        fitted.fit(X, known.given, bags=known.bags, proportions=known.totals)
+    notes = [message_of(warning.message) for warning in caught]
+    if isinstance(model, GraphClassifier) and not isinstance(model.graph_, KNNGraph):
+        notes.insert(0, model.graph_choice_)
+    report = getattr(model, "candidate_report_", None)
+    left_out = {} if report is None else report.left_out
+    unexplained = {name: why for name, why in left_out.items() if why != SEE_WARNINGS}
+    notes += [f"{name} was left out: it {why}" for name, why in unexplained.items()]
+    return model, notes
 
 
-def _reason_rows(model: LPLLP, known: Supervision) -> dict[str, BoolArray]:
-    """Return which rows have which reason."""
+def _reason_rows(model: BagClassifier, known: Supervision) -> dict[str, BoolArray]:
+    """Return which rows have which reason; those that a graph gives only if there is one."""
     n = len(known.bags)
-    isolated, off_totals = np.zeros((2, n), dtype=bool)
-    isolated[model.graph_.weak_rows()] = True
+    isolated, unreached, off_totals = np.zeros((3, n), dtype=bool)
     matched = match_bags(n, known.given, known.bags, known.totals)
+    graph = graph_in(model)
+    if graph is not None:
+        isolated[graph.weak_rows()] = True
+        unreached = unsupervised_rows(graph, matched)
     class_is_off = np.abs(model.bag_report_.difference()) >= 1.0
     codes = places_among(model.transduction_, model.classes_)
     inside = matched.codes >= 0
@@ -372,6 +394,6 @@ def _reason_rows(model: LPLLP, known: Supervision) -> dict[str, BoolArray]:
         "tie": model.tied_,
         "isolated": isolated,
         "unbagged": ~known.bagged & ~known.labeled,
-        "out-of-reach": unsupervised_rows(model.graph_, matched),
+        "out-of-reach": unreached,
         "outside-interval": off_totals,
     }

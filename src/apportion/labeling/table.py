@@ -11,7 +11,7 @@ from typing import IO, Any
 from apportion._io.feature_recipe import Missing, Recipe
 from apportion._io.identifiers import plain_name
 from apportion._io.label_table import label_column_names
-from apportion.estimators import LPLLP
+from apportion.estimators._base import BagClassifier
 from apportion.exceptions import (
     Advice,
     FileError,
@@ -21,9 +21,10 @@ from apportion.exceptions import (
     hint,
 )
 from apportion.labeling._features import TableFeatures, learn_features, missing_notes
+from apportion.labeling._methods import can_be_saved, name_of_method, resolved_method
 from apportion.labeling._output_tables import episodes_table, labeled_table, written_times
 from apportion.labeling._source import SourceTable
-from apportion.labeling._summary import run_summary, uncertain_notes
+from apportion.labeling._summary import method_notes, run_summary, uncertain_notes
 from apportion.labeling._supervised import NONWEAR, RowTimes, SupervisedTable
 from apportion.labeling._supervision import Graphs, supervised_table
 from apportion.labeling.rows import LabeledRows, RowLabels, label_rows
@@ -140,7 +141,7 @@ class LabeledTable(PredictedTable):
     nonwear: str | None = None
 
     @property
-    def models(self) -> dict[Any, LPLLP]:
+    def models(self) -> dict[Any, BagClassifier]:
         """The fitted models, by participant; the key is None if there is one for all."""
         return self.labels.models
 
@@ -160,11 +161,13 @@ class LabeledTable(PredictedTable):
             What the file contains, in words.
         """
         check_savable(self.rows, self.ids, None in self.models, labels_only=labels_only)
-        model = self.models[None]
+        model: Any = self.models[None]
+        require_savable(model)
         extra: dict[str, Any] = {
             "recipe": self.recipe.to_json(),
             "apportion": version("apportion"),
             "nonwear": self.nonwear,
+            "confidence": self.summary["confidence"],
         }
         if not labels_only:
             save_model(file, model, extra=extra)
@@ -206,7 +209,8 @@ def label_table(
     missing: Missing = "median",
     scale: bool = True,
     id: str | None = None,
-    estimator: LPLLP | None = None,
+    method: str | BagClassifier | None = None,
+    estimator: BagClassifier | None = None,
     abstain_below: float | None = None,
     all_columns: bool = False,
     encoding: str | None = None,
@@ -247,10 +251,17 @@ def label_table(
         Whether features are scaled to mean 0 and variance 1.
     id : str, optional
         The column of row ids, which must differ.
-    estimator : LPLLP, optional
-        The estimator; a clone of it is fitted. By default `LPLLP(random_state=0)`.
+    method : str or estimator, optional
+        `"auto"`, which weighs several methods by held-out totals (see `AutoLLP`), the name of a
+        single one, such as `"lpllp"`, `"gp"`, `"trees"`, `"mean-map"`, `"inv-cal"` or `"count"`, or
+        an estimator of this library, of which a clone is fitted. By default `"lpllp"`, which is
+        `LPLLP(random_state=0)`.
+    estimator : estimator, optional
+        An estimator, as `method` takes it too.
     abstain_below : float, optional
-        Rows whose confidence is below this number from 0 to 1 get no label.
+        Rows whose confidence is below this number from 0 to 1 get no label. The confidence is a
+        probability with `"auto"` and with `CalibratedLLP`, if there are bags enough to hold some
+        out; else it is a mass, which ranks rows (`summary["confidence"]` says which).
     all_columns : bool, default=False
         Whether the labeled table has all columns of the rows, and not only ids and times.
     encoding : str, optional
@@ -272,14 +283,22 @@ def label_table(
     Examples
     --------
     >>> import pyarrow as pa
-    >>> rows = pa.table({"day": ["mon"] * 3 + ["tue"] * 2, "x": [0.0, 0.1, 5.0, 0.2, 5.1]})
-    >>> totals = [{"day": "mon", "sleep": 2, "tv": 1}, {"day": "tue", "sleep": 1, "tv": 1}]
+    >>> low, high = [k / 10 for k in range(12)], [5 + k / 10 for k in range(12)]
+    >>> x = [*low[:8], *high[:4], *low[8:], *high[4:]]
+    >>> rows = pa.table({"day": ["mon"] * 12 + ["tue"] * 12, "x": x})
+    >>> totals = {"day": ["mon", "tue"], "sleep": [8, 4], "tv": [4, 8]}
     >>> labeled = label_table(rows, bags="day", proportions=totals)
-    >>> labeled.table.column("label").to_pylist()
-    ['sleep', 'sleep', 'tv', 'sleep', 'tv']
+    >>> labeled.table.column("label").to_pylist()[6:10]
+    ['sleep', 'sleep', 'tv', 'tv']
     >>> labeled.summary["assigned"]
-    {'sleep': 3, 'tv': 2}
+    {'sleep': 12, 'tv': 12}
+    >>> label_table(rows, bags="day", proportions=totals, method="mean-map").summary["method"]
+    'mean-map'
     """
+    if method is not None and estimator is not None:
+        raise ValueError("`method` and `estimator` say the same: pass one of them.")
+    chosen = resolved_method(estimator if method is None else method)
+    name = name_of_method(estimator if method is None else method)
     task = supervised_table(
         rows,
         bags=bags,
@@ -303,20 +322,22 @@ def label_table(
     return label_supervised(
         task,
         table_features,
-        estimator,
+        chosen,
         abstain_below=abstain_below,
         all_columns=all_columns,
+        method=name,
     )
 
 
 def label_supervised(
     task: SupervisedTable,
     features: TableFeatures,
-    estimator: LPLLP | None = None,
+    estimator: BagClassifier | None = None,
     *,
     abstain_below: float | None = None,
     all_columns: bool = False,
     command: str = "",
+    method: str = "",
 ) -> LabeledTable:
     """Label the rows of a table whose supervision and features were read.
 
@@ -326,12 +347,14 @@ def label_supervised(
         The rows and what is known of them.
     features : TableFeatures
         Their features.
-    estimator : LPLLP, optional
+    estimator : estimator, optional
         The estimator; a clone of it is fitted.
     abstain_below, all_columns
         See `label_table`.
     command : str, optional
         The command that is running, for the summary.
+    method : str, optional
+        The name of the method, for the summary; by default that of the estimator.
 
     Returns
     -------
@@ -354,13 +377,14 @@ def label_supervised(
         *features.notes,
         *missing_notes(recipe, encoded),
         *labels.notes,
-        *uncertain_notes(labels, abstain_below),
+        *method_notes(labels),
+        *uncertain_notes(labels, abstain_below, calibrated=labels.calibrated),
     )
     wanted = {*task.roles, *features.ids_and_times, task.ids}
     columns = task.rows.table.column_names
     return LabeledTable(
         labels,
-        run_summary(labels, task.rules, notes, abstain_below, command),
+        run_summary(labels, task.rules, notes, abstain_below, command, method),
         notes,
         task.rows,
         recipe,
@@ -400,6 +424,14 @@ def check_savable(
         raise ValueError(hint("{labels_only} needs row ids: name their column with {id}."))
     if labels_only and ids is not None:
         rows.require_ids(ids)
+
+
+def require_savable(estimator: BagClassifier) -> None:
+    """Raise if models of this method cannot be saved."""
+    if not can_be_saved(estimator):
+        name = name_of_method(estimator)
+        facts = f"A model of the method {name!r} cannot be saved."
+        raise ValueError(Advice(facts, "Use {method:lpllp}, or save no model."))
 
 
 def require_times(rows: SourceTable, row_times: RowTimes) -> None:

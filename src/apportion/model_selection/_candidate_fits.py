@@ -15,7 +15,7 @@ from sklearn.base import clone
 from apportion._io.class_tables import columns_for
 from apportion._io.identifiers import object_vector
 from apportion._utils.groups import balanced_folds
-from apportion._utils.progress import report_progress, several_runs
+from apportion._utils.progress import WEIGHING, report_progress, several_runs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.estimators._base import seeded
 from apportion.estimators._graph import GraphClassifier
@@ -24,9 +24,6 @@ from apportion.exceptions import CandidateWarning, message_of, users_level
 from apportion.model_selection._candidates import Candidate
 from apportion.supervision.bags import Bags
 from apportion.supervision.totals import Totals
-
-WEIGHING = "weighing methods"
-"""The stage in which candidates are fitted."""
 
 _MANY_ROWS = 20_000
 """Beyond this many rows, no more folds are held out than needed."""
@@ -175,29 +172,36 @@ def fit_candidates(
     folds: IntArray,
     n_folds: int,
     n_jobs: int | None,
+    costs: Sequence[float] | None = None,
 ) -> list[FittedCandidate]:
     """Fit every candidate to all bags, and once without each fold.
 
     A candidate that fails is left out with a warning. After an interrupt (Ctrl-C), the candidates
-    that are complete are returned, with a warning; the interrupt goes on if there is none.
+    that are complete are returned, with a warning; the interrupt goes on if there is none. The
+    costs, one per candidate, say how long a fit takes, for reports of progress.
     """
     complete: list[FittedCandidate] = []
     answers: dict[str, list[FloatArray]] = {}
     needed = {candidate.first for candidate in candidates}
     hidden = [None, *(folds == fold for fold in range(n_folds))]
-    with several_runs(WEIGHING, "fit", len(candidates) * len(hidden)) as next_run:
+    n_runs = len(candidates) * len(hidden)
+    run_costs = None if costs is None else np.repeat(costs, len(hidden)).tolist()
+    with several_runs(WEIGHING, "fit", n_runs, costs=run_costs) as next_run:
         for number, candidate in enumerate(candidates):
             first = candidate.first
             if first is not None and first not in answers:
                 _warn_of(f"{candidate.name} was left out, because {first} was.")
+                for _ in hidden:
+                    next_run()
                 continue
             answer = [None] * len(hidden) if first is None else answers[first]
-            report_progress(f"fitting {candidate.name}")
+            running = _fits(problem, candidate, hidden, answer, n_jobs)
+            fits = []
             try:
-                fits = []
-                for fit in _fits(problem, candidate, hidden, answer, n_jobs):
+                for _ in hidden:
                     next_run()
-                    fits.append(fit)
+                    report_progress(f"fitting {candidate.name}")
+                    fits.append(next(running))
             except KeyboardInterrupt:
                 if not complete:
                     raise
@@ -206,6 +210,8 @@ def fit_candidates(
                 break
             except Exception as error:  # one method must not cost the answers of the others
                 _warn_of(f"{candidate.name} could not be fitted and was left out: {error}")
+                for _ in hidden[len(fits) + 1 :]:
+                    next_run()
                 continue
             if candidate.name in needed:
                 answers[candidate.name] = [fit.probabilities for fit in fits]

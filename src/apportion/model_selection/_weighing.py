@@ -38,6 +38,7 @@ from apportion.model_selection._candidate_fits import (
     n_evaluated,
 )
 from apportion.model_selection._candidates import Candidate
+from apportion.model_selection._forecast import forecast_fits
 from apportion.model_selection.candidate_report import CandidateReport, WeighedCandidate
 
 _FOLDS = 5
@@ -56,6 +57,9 @@ its accuracy is estimated. Below, the temperature is a guess."""
 
 _NEGLIGIBLE = 0.005
 """Candidates of less weight than this are left out of the average."""
+
+SEE_WARNINGS = "see the warnings"
+"""Why a candidate was left out, if a warning says it."""
 
 
 class WeighingClassifier(BagClassifier):
@@ -117,13 +121,14 @@ class WeighingClassifier(BagClassifier):
             n_folds = min(_FOLDS if self.cv == "auto" else int(self.cv), n_units)
         folds = fold_of_rows(problem.X, matched, max(n_folds, 1))
         n_folds = n_evaluated(folds, matched, n_folds) if n_folds else 0
-        fitted = fit_candidates(problem, usable, folds, n_folds, self.n_jobs)
+        forecast = forecast_fits(problem, usable, 1 + n_folds, self.n_jobs)
+        fitted = fit_candidates(problem, usable, folds, n_folds, self.n_jobs, forecast.costs)
         fitted_names = {one.candidate.name for one in fitted}
-        left_out |= {c.name: "see the warnings" for c in usable if c.name not in fitted_names}
+        left_out |= {c.name: SEE_WARNINGS for c in usable if c.name not in fitted_names}
         if not fitted:
             raise ValueError("No candidate could be fitted; the warnings say why.")
         held_out = (folds >= 0) & (folds < n_folds)
-        self._weigh(fitted, problem, held_out, left_out)
+        self._weigh(fitted, problem, held_out, left_out, forecast.seconds)
         return self
 
     def _asked_candidates(self) -> list[Candidate]:
@@ -135,6 +140,7 @@ class WeighingClassifier(BagClassifier):
         problem: Problem,
         held_out: BoolArray,
         left_out: dict[str, str],
+        forecast_seconds: float | None,
     ) -> None:
         """Calibrate and average the candidates, and store what comes of it."""
         bags = problem.bags
@@ -177,7 +183,7 @@ class WeighingClassifier(BagClassifier):
             for one, weight, calibration in sorted(pairs, key=lambda pair: -pair[1])
         ]
         self.candidate_report_ = CandidateReport(
-            tuple(candidates), result.n_known, result.reason, left_out
+            tuple(candidates), result.n_known, result.reason, left_out, forecast_seconds
         )
 
     def _soft_labels(self, X: Any) -> FloatArray:

@@ -55,6 +55,8 @@ class CandidateReport:
         Where the weights come from, if nothing was held out.
     left_out : dict of str to str
         The methods that were not weighed, and why.
+    forecast_seconds : float or None
+        The time that the fits were forecast to take; None for few rows, which need no forecast.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class CandidateReport:
     n_held_out: int
     reason: str = ""
     left_out: dict[str, str] = field(default_factory=dict)
+    forecast_seconds: float | None = None
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
         """Return a dataframe with one row per method.

@@ -16,6 +16,7 @@ from apportion.bag_report import BagReport
 from apportion.exceptions import PARAMETERS, Names, rendered
 from apportion.graphs import Graph, choose_graph
 from apportion.labeling._features import TableFeatures
+from apportion.labeling._methods import graph_in
 from apportion.labeling._saved_labels import assess_saved
 from apportion.labeling._summary import Run, SavedRun, fitted_run
 from apportion.labeling._supervised import SupervisedTable
@@ -23,7 +24,6 @@ from apportion.labeling.rows import RowLabels
 from apportion.labeling.table import LabeledTable
 from apportion.report._reliability import (
     Reliability,
-    graph_of,
     no_graph_in_words,
     reliability_of,
 )
@@ -60,7 +60,7 @@ def contents_of_table(
         name_of(group): reliability_of(model, int(is_given[labels.rows[group]].sum()), names)
         for group, model in models.items()
     }
-    maps, left_out = maps_of(labels.rows, lambda group: graph_of(models[group]))
+    maps, left_out = maps_of(labels.rows, lambda group: graph_in(models[group]))
     if not maps:
         left_out = (
             f"{no_graph_in_words(next(iter(models.values())))}: there is no map, and the verdict "

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import PARAMETERS, Names, counted, rendered
-from apportion.graphs import Graph
 from apportion.model_selection import CandidateReport, Estimate, EstimatedAccuracy, WeighedCandidate
 from apportion.model_selection._weighing import WeighingClassifier
 from apportion.plotting._held_out import HeldOutTotals, held_out_totals
@@ -110,18 +108,6 @@ def _notes_of(model: WeighingClassifier, parameters: Names) -> dict[str, str]:
         note: "all methods" if len(names) == n > 1 else ", ".join(names)
         for note, names in whose.items()
     }
-
-
-def graph_of(model: Any) -> Graph | None:
-    """Return the graph of a fitted model, or of the weightiest of its methods that has one."""
-    if isinstance(model, GraphClassifier):
-        return model.graph_
-    if not isinstance(model, WeighingClassifier):
-        return None
-    # Weights decide, and of equal ones the order in which the methods were asked for.
-    names = sorted(model.candidates_, key=lambda name: -model.weights_[name])
-    graphs = (graph_of(model.candidates_[name]) for name in names)
-    return next((graph for graph in graphs if graph is not None), None)
 
 
 def overall_estimate(parts: Mapping[str, Reliability]) -> tuple[Estimate | None, int]:

@@ -15,10 +15,11 @@ from apportion.bag_report import BagReport
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import counted, plural
 from apportion.graphs import Graph
+from apportion.labeling._methods import graph_in
 from apportion.labeling._summary import Run
 from apportion.labeling.rows import RowLabels, places_among, reasons_of
 from apportion.plotting._window_times import Times
-from apportion.report._reliability import Reliability, graph_of
+from apportion.report._reliability import Reliability
 from apportion.report._row_map import MOST_ROWS, RowMap, map_of_graph
 from apportion.supervision.diagnosis import Diagnosis
 
@@ -117,7 +118,7 @@ def answer_of(model: BagClassifier) -> RowLabels:
     """Return the labels of a fitted model, and the reason codes that it knows of."""
     labels, masses = model.transduction_, model.label_distributions_
     rows = np.arange(len(labels))
-    graph = graph_of(model)
+    graph = graph_in(model)
     weak: Any = () if graph is None else graph.weak_rows()
     reasons = joined_codes(
         {"tie": model.tied_, "isolated": np.isin(rows, weak), "unbagged": model.bag_codes_ < 0}

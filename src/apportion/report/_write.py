@@ -16,10 +16,11 @@ from apportion._io.atomic_write import replacing, require_writable
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import SupervisionError, hint, name_some
 from apportion.graphs import KNNGraph
+from apportion.labeling._methods import graph_in
 from apportion.labeling._summary import fitted_run as run_of
 from apportion.plotting._window_times import require_lengths, times_from
 from apportion.report._page import page_of, require_tools
-from apportion.report._reliability import graph_of, no_graph_in_words, reliability_of
+from apportion.report._reliability import no_graph_in_words, reliability_of
 from apportion.report._report_data import ReportData, answer_of
 from apportion.report._row_map import RowMap, map_of_graph
 
@@ -110,7 +111,7 @@ def write_report(
     require_tools()
     require_writable(Path(path), force=True)
     maps: dict[str, RowMap] = {}
-    graph, reliability = graph_of(model), reliability_of(model)
+    graph, reliability = graph_in(model), reliability_of(model)
     if graph is not None:
         maps[""] = map_of_graph(graph)
     elif X is not None:
