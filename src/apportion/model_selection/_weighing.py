@@ -17,7 +17,7 @@ from apportion._io.class_tables import columns_for
 from apportion._io.model_state import State, StateReader
 from apportion._utils.parameters import integer
 from apportion._utils.typing import FloatArray
-from apportion.estimators._base import BagClassifier, all_or_nothing, training_rows
+from apportion.estimators._base import BagClassifier, all_or_nothing
 from apportion.estimators._feature_maps import Standardization
 from apportion.exceptions import CandidateWarning, counted, users_level
 from apportion.model_selection._accuracy import EstimatedAccuracy, estimate_accuracy, withheld
@@ -236,11 +236,13 @@ class WeighingClassifier(BagClassifier):
                 state.refuse(found, f"{state.lengths['features']}, as all have")
             self.candidates_[name] = model
 
-    def _rows_in_state(self) -> tuple[int, str]:
-        return max(
-            (self.candidates_[name]._rows_in_state() for name in self._kept()),
-            default=training_rows(0),
-        )
+    def _rows_in_state(self) -> dict[str, tuple[int, str]]:
+        """Return the largest numbers of any candidate: these have most rows in common."""
+        most: dict[str, tuple[int, str]] = {}
+        for name in self._kept():
+            for kind, number in self.candidates_[name]._rows_in_state().items():
+                most[kind] = max(most.get(kind, number), number)
+        return most
 
 
 # Log-likelihoods of K bags are noisy by about √K, and rows of a bag are not quite independent.
