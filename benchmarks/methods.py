@@ -34,7 +34,16 @@ PEER = ["alterSVM", "alterSVM linear", "EM logistic"]
 
 def methods(seed: int) -> dict[str, Any]:
     """Return every method with its defaults, and PropSVM with label-free selection."""
-    from apportion import EMLLP, LPLLP, InvCal, LaplacianMeanMap, MeanMap, PropSVM, WeightedKNN
+    from apportion import (
+        EMLLP,
+        LPLLP,
+        AggregateGP,
+        InvCal,
+        LaplacianMeanMap,
+        MeanMap,
+        PropSVM,
+        WeightedKNN,
+    )
     from apportion.model_selection import ProportionSearchCV
 
     return {
@@ -51,6 +60,7 @@ def methods(seed: int) -> dict[str, Any]:
         "MeanMap": MeanMap(),
         "MeanMap rbf": MeanMap("rbf"),
         "LaplacianMeanMap": LaplacianMeanMap(),
+        "AggregateGP": AggregateGP(random_state=seed),
         "EMLLP": EMLLP(random_state=seed),
     }
 

@@ -160,7 +160,7 @@ def seed_means(cells: Cells, names: Sequence[str]) -> dict[tuple[str, Any], dict
 
 
 def true_accuracy(row: Row, part: str) -> float | None:
-    return row["accuracy"] if part == "fitted" else row.get("held_out_accuracy")
+    return row["accuracy"] if part == "fitted_rows" else row.get("held_out_accuracy")
 
 
 def print_estimates(

@@ -32,6 +32,7 @@ from threadpoolctl import threadpool_limits
 from apportion import (
     EMLLP,
     LPLLP,
+    AggregateGP,
     AnchorGraph,
     CountLogistic,
     InvCal,
@@ -61,6 +62,7 @@ ESTIMATORS: dict[str, Any] = {
     "MeanMap rbf": MeanMap("rbf"),
     "CountLogistic": CountLogistic(),
     "CountLogistic rbf": CountLogistic("rbf"),
+    "AggregateGP": AggregateGP(n_estimators=10, random_state=0),
     "PropSVM": PropSVM(n_starts=2, random_state=0),
     "EMLLP": EMLLP(random_state=0),
 }

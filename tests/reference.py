@@ -9,6 +9,7 @@ import itertools
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment, minimize
+from scipy.stats import multivariate_normal
 
 
 def rbf_similarities(X, gamma):
@@ -376,3 +377,49 @@ def count_log_likelihood(means, shares, bag, counts):
                 total -= 0.5 * ((counts[k] - sum(p)) ** 2 / variance + np.log(variance))
             best = max(best, total)
     return best
+
+
+def centered_kernel(K):
+    """Return K with mean 0 over rows and columns, and mean 1 on the diagonal."""
+    n = len(K)
+    H = np.eye(n) - np.full((n, n), 1 / n)
+    K = H @ K @ H
+    return K * n / np.trace(K)
+
+
+def aggregate_regression(K, bags, counts, theta):
+    """Return the posterior mean of every row's label, and the log density of the counts.
+
+    The labels are y_h = π̄_h + g_h + noise with covariance v_h (θ K + (1 - θ) I); the counts of a
+    bag are sums of labels.
+    """
+    n, c = len(K), counts.shape[1]
+    A = np.zeros((len(counts), n))
+    A[bags, np.arange(n)] = 1.0
+    overall = counts.sum(axis=0) / n
+    mean, evidence = np.zeros((n, c)), 0.0
+    for h in range(c):
+        v = overall[h] * (1 - overall[h])
+        labels = v * (theta * K + (1 - theta) * np.eye(n))
+        off = counts[:, h] - A.sum(axis=1) * overall[h]
+        covariance = A @ labels @ A.T
+        mean[:, h] = overall[h] + v * theta * K @ A.T @ np.linalg.solve(covariance, off)
+        evidence += multivariate_normal.logpdf(off, cov=covariance) * (c - 1) / c
+    return mean, evidence
+
+
+def averaged_regression(kernels, bags, counts, thetas, power):
+    """Return the mean over θ, weighted by evidence, and over kernels, by a power of evidence."""
+    means, evidences = [], []
+    null = aggregate_regression(np.eye(len(bags)), bags, counts, 0.0)[1]
+    for K in kernels:
+        fits = [aggregate_regression(centered_kernel(K), bags, counts, theta) for theta in thetas]
+        density = np.exp([evidence - null for _, evidence in fits])
+        means.append(
+            sum(d * mean for d, (mean, _) in zip(density, fits, strict=True)) / density.sum()
+        )
+        evidences.append(density.mean())
+    weights = np.array(evidences) ** power
+    weights /= weights.sum()
+    P = np.maximum(sum(w * mean for w, mean in zip(weights, means, strict=True)), 1e-3)
+    return P / P.sum(axis=1, keepdims=True), weights, np.log(np.mean(evidences))

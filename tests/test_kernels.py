@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.spatial.distance import cdist
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
 
@@ -28,6 +29,7 @@ Z = np.random.default_rng(1).normal(size=(40, 3))
 WHOLE = {
     "linear": (Kernel("linear"), X @ Z.T),
     "rbf": (Kernel("rbf", gamma=0.3), rbf_kernel(X, Z, gamma=0.3)),
+    "laplacian": (Kernel("laplacian", gamma=0.3), np.exp(-0.3 * cdist(X, Z))),
     "poly": (Kernel("poly", 0.5, 2, 1.0), polynomial_kernel(X, Z, degree=2, gamma=0.5, coef0=1.0)),
     "callable": (Kernel(laplacian_kernel), laplacian_kernel(X, Z)),
 }

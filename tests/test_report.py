@@ -26,6 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from apportion import (
     EMLLP,
     LPLLP,
+    AggregateGP,
     AnchorGraph,
     InvCal,
     KNNGraph,
@@ -78,6 +79,7 @@ ESTIMATORS = {
     "InvCal": InvCal(),
     "PropSVM": PropSVM(n_starts=1, random_state=0),
     "MeanMap": MeanMap(),
+    "AggregateGP": AggregateGP(("linear", "rbf")),
     "EMLLP": EMLLP(max_iter=3, random_state=0),
 }
 every_estimator = pytest.mark.parametrize("name", ESTIMATORS)

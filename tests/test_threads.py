@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from apportion import (
     EMLLP,
     LPLLP,
+    AggregateGP,
     AnchorGraph,
     CountLogistic,
     InvCal,
@@ -109,6 +110,7 @@ def many_rows():
         InvCal("rbf"),
         MeanMap("rbf"),
         CountLogistic("rbf"),
+        AggregateGP(("laplacian", "trees"), n_estimators=10, random_state=0),
         EMLLP(max_iter=3, random_state=0),
     ],
     ids=str,

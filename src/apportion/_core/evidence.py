@@ -70,8 +70,8 @@ class Refinement:
         The reason, in words.
     smoothness : dict of str to float
         The smoothness of the labels from the "solution" and of the smoothest from "random starts";
-        with few bags, the mean of the smoothest under "drawn totals". Empty if no random start was
-        tried.
+        with up to five bags, the mean of the smoothest under "drawn totals". Empty if no random
+        start was tried.
     log_likelihoods : dict of str to float
         The log-likelihood of the totals of held-out bags under labels that were found without
         them: from the "class shares" alone, from "random starts", and from the "solution". Only
@@ -82,6 +82,17 @@ class Refinement:
     why: str
     smoothness: dict[str, float] = field(default_factory=dict)
     log_likelihoods: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def much_smoother(self) -> bool:
+        """Whether few bags admit much smoother labels than totals drawn at random would.
+
+        False where this was not looked at, because there are more bags or classes.
+        """
+        if "drawn totals" not in self.smoothness:
+            return False
+        reached = self.smoothness["random starts" if self.taken else "solution"]
+        return _much_smoother(reached, self.smoothness["drawn totals"])
 
 
 def refine_from_random_starts(
@@ -136,11 +147,14 @@ def refine_from_random_starts(
         "solution": graph.label_smoothness(labels, 2),
         "random starts": float(raised.smoothness.max()),
     }
+    few_bags = len(decode.bags.ids) <= _FEW_BAGS
+    if few_bags:
+        smoothness["drawn totals"] = _smoothness_of_drawn_totals(graph, many, ranks, starts)
     if smoothness["random starts"] <= smoothness["solution"] + _CLEARLY:
         why = f"no labels from random starts are smoother by {_CLEARLY:g}"
         return None, Refinement(False, why, smoothness)
-    if len(decode.bags.ids) <= _FEW_BAGS:
-        refinement = _against_drawn_totals(graph, many, ranks, starts, smoothness)
+    if few_bags:
+        refinement = _against_drawn_totals(smoothness)
     else:
         held_out = HeldOut(graph, many, ranks)
         refinement = _by_held_out_totals(held_out, starts, solve, smoothness)
@@ -192,30 +206,31 @@ def _by_held_out_totals(
     return Refinement(taken, why, smoothness, found)
 
 
-def _against_drawn_totals(
-    graph: Graph,
-    many: ManyQuotas,
-    ranks: IntArray,
-    starts: FloatArray,
-    smoothness: dict[str, float],
-) -> Refinement:
+def _smoothness_of_drawn_totals(
+    graph: Graph, many: ManyQuotas, ranks: IntArray, starts: FloatArray
+) -> float:
+    """Return the mean smoothness of the smoothest labels under totals drawn at random."""
+    draws = _drawn_counts(many, ranks)
+    raised = (raise_together(graph, many.with_counts(counts), starts) for counts in draws)
+    return float(np.mean([labels.smoothness.max() for labels in raised]))
+
+
+def _against_drawn_totals(smoothness: dict[str, float]) -> Refinement:
     """Return whether the given totals admit much smoother labels than totals drawn at random do."""
-    drawn = np.mean(
-        [
-            raise_together(graph, many.with_counts(counts), starts).smoothness.max()
-            for counts in _drawn_counts(many, ranks)
-        ]
-    )
-    lacked = 1.0 - drawn
-    gain = smoothness["random starts"] - drawn
-    taken = bool(gain >= _MEANT * lacked and lacked > _ANYTHING)
+    reached, drawn = smoothness["random starts"], smoothness["drawn totals"]
+    taken = _much_smoother(reached, drawn)
     verdict = "and the totals support them" if taken else "but the totals do not support them"
     why = (
-        f"labels from random starts are smoother, {verdict}: smoothness "
-        f"{smoothness['random starts']:.3f}, under totals drawn at random {drawn:.3f}; at least "
-        f"{drawn + _MEANT * lacked:.3f} is needed"
+        f"labels from random starts are smoother, {verdict}: smoothness {reached:.3f}, under "
+        f"totals drawn at random {drawn:.3f}; at least {drawn + _MEANT * (1.0 - drawn):.3f} is "
+        "needed"
     )
-    return Refinement(taken, why, {**smoothness, "drawn totals": float(drawn)})
+    return Refinement(taken, why, smoothness)
+
+
+def _much_smoother(reached: float, drawn: float) -> bool:
+    lacked = 1.0 - drawn
+    return bool(reached - drawn >= _MEANT * lacked and lacked > _ANYTHING)
 
 
 # Drawn totals must differ from bag to bag as much as the given ones, or bags of very different

@@ -11,11 +11,14 @@ from scipy import linalg, sparse
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.metrics.pairwise import euclidean_distances
 
-from apportion._utils.typing import AnyArray, FloatArray
+from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.estimators._kernels import Expansion, Kernel, center_of
 
 _CLIP = 3.0
-"""Standardized features are clipped here, so that outliers do not decide about distances."""
+"""Standardized features are clipped here, so that outliers do not decide about distances, or about
+the thresholds of trees, which are uniform between the extremes. On seven tables with bags of 16 and
+64 rows, 200 trees were right for .800 of the rows with this, and for .790 without; on eight others,
+for .683 and .678."""
 
 _RBF_SCALES = (0.25, 1.0, 4.0, 16.0)
 _LAPLACIAN_SCALES = (1.0, 4.0)
@@ -35,15 +38,26 @@ Function = Callable[[FloatArray], FloatArray]
 
 
 class FeatureMap(Protocol):
-    """A map of rows to features, with φ(x)·φ(z) = k(x, z)."""
+    """A map of rows to features, φ(x) = finish(raw(x)), with φ(x)·φ(z) = k(x, z).
+
+    `finish` is linear, so that raw values can be summed over bags first.
+    """
 
     @property
-    def width(self) -> int:
-        """The number of features."""
+    def cells(self) -> int:
+        """How many raw values of a row are not 0."""
         ...
 
-    def __call__(self, X: FloatArray) -> Any:
-        """Return the features of the rows: an array, dense or sparse."""
+    def raw(self, X: FloatArray) -> Any:
+        """Return the raw values of the rows, an array that may be sparse."""
+        ...
+
+    def finish(self, raw: Any) -> Any:
+        """Return the features from raw values, or from sums of them."""
+        ...
+
+    def mean_square(self, X: FloatArray) -> float:
+        """Return the mean of k(x, x) before any approximation."""
         ...
 
     def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
@@ -77,24 +91,19 @@ class Standardization:
 class LinearMap:
     """The features themselves."""
 
-    width: int
+    cells: int
 
-    def __call__(self, X: FloatArray) -> FloatArray:
+    def raw(self, X: FloatArray) -> FloatArray:
         return X
 
+    def finish(self, raw: FloatArray) -> FloatArray:
+        return raw
+
+    def mean_square(self, X: FloatArray) -> float:
+        return float((X**2).sum(axis=1).mean())
+
     def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
-        return Linear(weights, intercept)
-
-
-@dataclass(frozen=True)
-class Linear:
-    """The functions x·weights + intercept."""
-
-    weights: FloatArray
-    intercept: FloatArray
-
-    def __call__(self, X: FloatArray) -> FloatArray:
-        return np.asarray(X @ self.weights + self.intercept)
+        return FeatureFunction(self, weights, intercept)
 
 
 @dataclass(frozen=True)
@@ -110,20 +119,22 @@ class LandmarkMap:
 
     @classmethod
     def of(cls, kernel: Kernel, landmarks: FloatArray) -> LandmarkMap:
-        """Return the features; landmarks that depend on the others, such as copies, are dropped."""
-        gram = kernel(landmarks, landmarks)
-        tolerance = _CHOLESKY_TOLERANCE * float(np.diagonal(gram).max(initial=0.0))
-        factor, order, rank, _ = linalg.lapack.dpstrf(gram, lower=1, tol=tolerance)
-        lower = np.tril(factor[:rank, :rank])
-        root = linalg.solve_triangular(lower, np.eye(rank), lower=True)
-        return cls(kernel, landmarks[order[:rank] - 1], root)
+        """Return the features; landmarks that depend on the others are left out."""
+        chosen, root = independent(kernel(landmarks, landmarks))
+        return cls(kernel, landmarks[chosen], root)
 
     @property
-    def width(self) -> int:
+    def cells(self) -> int:
         return len(self.landmarks)
 
-    def __call__(self, X: FloatArray) -> FloatArray:
-        return np.asarray(self.kernel(X, self.landmarks) @ self.root.T)
+    def raw(self, X: FloatArray) -> FloatArray:
+        return self.kernel(X, self.landmarks)
+
+    def finish(self, raw: FloatArray) -> FloatArray:
+        return np.asarray(raw @ self.root.T)
+
+    def mean_square(self, X: FloatArray) -> float:
+        return float((X**2).sum(axis=1).mean()) if self.kernel.linear else 1.0
 
     def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
         return Expansion(self.kernel, self.landmarks, self.root.T @ weights, intercept)
@@ -154,34 +165,79 @@ class TreeMap:
         return cls(forest, np.cumsum([0, *n_nodes]))
 
     @property
-    def width(self) -> int:
-        return int(self.offsets[-1])
+    def cells(self) -> int:
+        return len(self.offsets) - 1
 
-    def __call__(self, X: FloatArray) -> Any:
+    def raw(self, X: FloatArray) -> Any:
         leaves = self.forest.apply(X) + self.offsets[:-1]
         n, n_trees = leaves.shape
         values = np.full(n * n_trees, 1.0 / np.sqrt(n_trees))
-        pointers = n_trees * np.arange(n + 1)
-        return sparse.csr_array((values, leaves.ravel(), pointers), shape=(n, self.width))
+        shape = (n, int(self.offsets[-1]))
+        return sparse.csr_array((values, leaves.ravel(), n_trees * np.arange(n + 1)), shape=shape)
+
+    def finish(self, raw: Any) -> Any:
+        return raw
+
+    def mean_square(self, X: FloatArray) -> float:
+        return 1.0
 
     def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
-        return TreeFunction(self, weights, intercept)
-
-    def similarities(self, X: FloatArray, Z: FloatArray) -> FloatArray:
-        """Return k(x, z) of all pairs."""
-        return np.asarray((self(X) @ self(Z).T).toarray())
+        return FeatureFunction(self, weights, intercept)
 
 
 @dataclass(frozen=True)
-class TreeFunction:
-    """The functions φ(x)·weights + intercept of the leaves of a row."""
+class ReducedTreeMap:
+    """The Nyström features of the kernel of trees: φ(x) = V L leaves(x), with L for landmarks."""
 
-    features: TreeMap
+    trees: TreeMap
+    leaves: Any
+    root: FloatArray
+
+    @classmethod
+    def of(cls, trees: TreeMap, landmarks: FloatArray) -> ReducedTreeMap:
+        """Return the features; landmarks that depend on the others are left out."""
+        leaves = trees.raw(landmarks)
+        chosen, root = independent((leaves @ leaves.T).toarray())
+        return cls(trees, leaves[chosen], root)
+
+    @property
+    def cells(self) -> int:
+        return self.trees.cells
+
+    def raw(self, X: FloatArray) -> Any:
+        return self.trees.raw(X)
+
+    def finish(self, raw: Any) -> FloatArray:
+        return np.asarray((raw @ self.leaves.T).toarray() @ self.root.T)
+
+    def mean_square(self, X: FloatArray) -> float:
+        return 1.0
+
+    def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
+        return self.trees.function(self.leaves.T @ (self.root.T @ weights), intercept)
+
+
+@dataclass(frozen=True)
+class FeatureFunction:
+    """The functions raw(x)·weights + intercept."""
+
+    features: FeatureMap
     weights: FloatArray
     intercept: FloatArray
 
     def __call__(self, X: FloatArray) -> FloatArray:
-        return np.asarray(self.features(X) @ self.weights + self.intercept)
+        return np.asarray(self.features.raw(X) @ self.weights + self.intercept)
+
+
+def independent(gram: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return rows that explain all others, and V with VᵀV the inverse of their similarities.
+
+    Pivoted Cholesky factorization: each step takes the row that is explained least so far.
+    """
+    tolerance = _CHOLESKY_TOLERANCE * float(np.diagonal(gram).max(initial=0.0))
+    factor, order, rank, _ = linalg.lapack.dpstrf(gram, lower=1, tol=tolerance)
+    lower = np.tril(factor[:rank, :rank])
+    return order[:rank] - 1, linalg.solve_triangular(lower, np.eye(rank), lower=True)
 
 
 def feature_maps(
@@ -229,9 +285,8 @@ def feature_maps(
         maps = {"linear": linear, **maps}
     for size in _LEAF_SIZES if "trees" in names else ():
         trees = TreeMap.of(X, size, n_estimators, seed)
-        wide = trees.width > max_directions
-        kernel = Kernel(trees.similarities)
-        maps[f"trees {size}"] = LandmarkMap.of(kernel, landmarks) if wide else trees
+        wide = trees.offsets[-1] > max_directions
+        maps[f"trees {size}"] = ReducedTreeMap.of(trees, landmarks) if wide else trees
     return maps
 
 

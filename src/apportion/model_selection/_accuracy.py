@@ -12,7 +12,7 @@ from apportion._utils.typing import FloatArray, IntArray
 from apportion.model_selection._calibration import TEMPERATURES, Calibration
 from apportion.supervision.bags import Bags
 
-_WIDEST = 0.2
+_WIDEST = 0.3
 """An interval that is wider says too little: the estimate is withheld."""
 
 _LEAST_WEIGHT = 1e-3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr, logsumexp, softmax
+from scipy.special import log_ndtr, logsumexp, softmax, stdtr
 
 from apportion._utils.groups import Groups
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
@@ -24,6 +24,9 @@ _LEAST = 1e-6
 
 _DETECTED = 3.0
 """Standard errors by which the features of bags must differ more than those of random bags."""
+
+_FREEDOM = 4.0
+"""The degrees of freedom of Student's distribution, for bags that are not random."""
 
 _STEPS, _SHARES_MET = 50, 1e-9
 
@@ -138,8 +141,10 @@ class Calibration:
 # more than that, one that is not sure enough by less. Rows of one bag may also err together, which
 # adds ρ n (n-1) m (1-m), as in a beta-binomial; m is the predicted share. The likelihood is that of
 # a normal variable that falls within half a row of the total, or of the interval that is known, so
-# that unknown cells say nothing. Counts of c classes have c - 1 degrees of freedom, therefore the
-# factor (c - 1) / c.
+# that unknown cells say nothing. Where bags are people or days, some are misjudged altogether; a
+# Student distribution keeps these few from deciding about all others (WISDM by user: accuracy
+# .73, estimated .61 with a normal and .76 with a Student distribution). Counts of c classes have
+# c - 1 degrees of freedom, therefore the factor (c - 1) / c.
 def calibrate(probabilities: FloatArray, known: KnownTotals) -> Calibration:
     """Return the posterior of temperature and between-bag variance given held-out totals.
 
@@ -221,7 +226,8 @@ def bag_log_likelihoods(
     deviation = np.sqrt(variance + _LEAST)
     low = (known.lower - 0.5 - mean) / deviation
     high = (known.upper + 0.5 - mean) / deviation
-    return np.asarray((c - 1) / c * _log_normal_between(low, high).sum(axis=1))
+    between = _log_normal_between if known.random_bags else _log_student_between
+    return np.asarray((c - 1) / c * between(low, high).sum(axis=1))
 
 
 def _log_likelihood_of_labels(P: FloatArray, known: KnownTotals) -> float:
@@ -234,6 +240,14 @@ def _log_normal_between(low: FloatArray, high: FloatArray) -> FloatArray:
     below = log_ndtr(np.where(mirrored, -high, low))
     above = log_ndtr(np.where(mirrored, -low, high))
     return np.asarray(above + np.log1p(-np.exp(np.minimum(below - above, -1e-12))))
+
+
+def _log_student_between(low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return the same for Student's distribution."""
+    mirrored = low > 0
+    below = stdtr(_FREEDOM, np.where(mirrored, -high, low))
+    above = stdtr(_FREEDOM, np.where(mirrored, -low, high))
+    return np.asarray(np.log(np.maximum(above - below, 1e-300)))
 
 
 # If rows were dealt to bags at random, rows of one bag err independently, and a between-bag

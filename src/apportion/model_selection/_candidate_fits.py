@@ -116,12 +116,12 @@ class FittedCandidate:
 
 def row_probabilities(model: Any, X: FloatArray, classes: AnyArray) -> FloatArray:
     """Return a fitted model's probabilities of the fitted rows, before or beside their totals."""
+    # Cross-fitted methods have probabilities by rules that did not see the row's bag.
+    P = getattr(model, "held_out_proba_", None)
     if isinstance(model, GraphClassifier):
-        P: Any = model.label_distributions_
-    else:
-        # Cross-fitted methods have probabilities by rules that did not see the row's bag.
-        P = getattr(model, "held_out_proba_", None)
-        P = model.predict_proba(X) if P is None else P
+        P = model.label_distributions_
+    elif P is None:
+        P = model.predict_proba(X)
     return columns_for(classes.tolist(), model.classes_.tolist(), P)
 
 

@@ -24,6 +24,12 @@ from apportion.estimators import (
 from apportion.estimators._base import learns_from_totals
 from apportion.exceptions import name_some
 
+_LINEAR = 0.1
+"""The prior weight of a linear rule. There are four of them, much alike, and where the totals say
+little, rules that can bend are right more often: in bags of 64 rows, 0.1 instead of 1 raises the
+mean accuracy from .680 to .686 (15 tables of up to 1,000 rows); 0.03 is no better. Where linear
+rules are right, held-out totals say so."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -43,6 +49,8 @@ class Candidate:
         Whether it is fitted to standardized features, or to the features as they are.
     most_rows : float
         The number of rows beyond which it would take too long, and is left out.
+    prior_weight : float
+        Its weight, relative to others, before any total is held out.
     """
 
     name: str
@@ -51,6 +59,7 @@ class Candidate:
     answer: str = "prior"
     standardized: bool = False
     most_rows: float = np.inf
+    prior_weight: float = 1.0
 
 
 def _named(
@@ -60,8 +69,12 @@ def _named(
     first: str | None = None,
     answer: str = "prior",
     most_rows: float = np.inf,
+    prior_weight: float = 1.0,
 ) -> tuple[str, Callable[[], Candidate]]:
-    return name, lambda: Candidate(name, make(), first, answer, True, most_rows)
+    def candidate() -> Candidate:
+        return Candidate(name, make(), first, answer, True, most_rows, prior_weight)
+
+    return name, candidate
 
 
 NAMED: Mapping[str, Callable[[], Candidate]] = dict(
@@ -71,12 +84,12 @@ NAMED: Mapping[str, Callable[[], Candidate]] = dict(
         _named("lpllp", LPLLP),
         _named("lpllp-gp", lambda: LPLLP(prior_weight=1.0), first="gp"),
         _named("trees", lambda: EMLLP("trees", cross_fit=4), first="gp", answer="start"),
-        _named("mean-map", MeanMap),
+        _named("mean-map", MeanMap, prior_weight=_LINEAR),
         _named("mean-map-rbf", lambda: MeanMap("rbf")),
-        _named("laplacian-mean-map", LaplacianMeanMap),
-        _named("count", CountLogistic),
+        _named("laplacian-mean-map", LaplacianMeanMap, prior_weight=_LINEAR),
+        _named("count", CountLogistic, prior_weight=_LINEAR),
         _named("count-rbf", lambda: CountLogistic("rbf")),
-        _named("inv-cal", InvCal),
+        _named("inv-cal", InvCal, prior_weight=_LINEAR),
         _named("inv-cal-rbf", lambda: InvCal("rbf"), most_rows=20_000),
         _named("em", EMLLP),
         _named("knn", WeightedKNN),
@@ -92,11 +105,11 @@ DEFAULT = (
     "lpllp",
     "lpllp-gp",
     "trees",
+    "count-rbf",
+    "inv-cal-rbf",
     "mean-map",
-    "mean-map-rbf",
     "laplacian-mean-map",
     "count",
-    "count-rbf",
     "inv-cal",
 )
 """The candidates by default: different ideas, each the best one on some data."""

@@ -15,11 +15,12 @@ class AutoLLP(WeighingClassifier):
     predicts the class probabilities P of their rows; the totals of these bags tell how right it is.
     A candidate's probabilities become `P_t ∝ exp(t log P + s)`, with a posterior over temperatures
     t and between-bag variances ρ by the likelihood of the held-out totals, and shifts s that meet
-    the overall class shares. The candidates are averaged with weights
-    `∝ exp(K / (K + 60) · log-likelihood)`, K the number of held-out bags, so that few bags leave
-    the weights nearly equal. The average is calibrated in the same way, reconciled with the bags
-    and decoded. No label is looked at unless it is given. With fewer than 5 bags, all candidates
-    have the same weight, and a warning says so.
+    the overall class shares. The candidates are averaged with weights that fall with this
+    likelihood; differences of less than 3 in the log-likelihood are taken for noise. The average is
+    calibrated in the same way, reconciled with the bags and decoded. No label is looked at unless
+    it is given. With fewer than 5 bags none is held out: if the labels of `LPLLP` are much smoother
+    than labels under totals drawn at random, it answers alone; else all candidates are averaged,
+    and a warning says so.
 
     Parameters
     ----------

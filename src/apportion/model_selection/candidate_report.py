@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from apportion.bag_report import as_frame
@@ -51,6 +51,8 @@ class CandidateReport:
         The methods that were weighed, by weight.
     n_held_out : int
         The number of bags, and of labeled rows, whose totals were held out.
+    reason : str
+        Where the weights come from, if nothing was held out.
     left_out : dict of str to str
         The methods that were not weighed, and why.
     forecast_seconds : float or None
@@ -58,7 +60,7 @@ class CandidateReport:
 
     Examples
     --------
-    >>> report = CandidateReport((WeighedCandidate("gp", 1.0, 12.5, 0.9, 0.0, 0.3),), 40, {})
+    >>> report = CandidateReport((WeighedCandidate("gp", 1.0, 12.5, 0.9, 0.0, 0.3),), 40)
     >>> print(report)
     method  weight  log-likelihood  temperature  dispersion  seconds
         gp    1.00            12.5         0.90       0.000      0.3
@@ -67,7 +69,8 @@ class CandidateReport:
 
     candidates: tuple[WeighedCandidate, ...]
     n_held_out: int
-    left_out: dict[str, str]
+    reason: str = ""
+    left_out: dict[str, str] = field(default_factory=dict)
     forecast_seconds: float | None = None
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
@@ -106,7 +109,7 @@ class CandidateReport:
             f"log-likelihood: of {self.n_held_out} held-out bags, above that of the class shares "
             "alone"
             if self.n_held_out
-            else "too few bags to hold any out: all methods have the same weight"
+            else self.reason
         )
         text += [f"left out: {name}, {reason}" for name, reason in self.left_out.items()]
         return "\n".join(text)

@@ -1,0 +1,444 @@
+"""AutoLLP and CalibratedLLP: weights, calibration and accuracy from held-out totals alone."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import softmax
+from scipy.stats import norm
+from sklearn.datasets import load_iris, load_wine
+
+from apportion import AutoLLP, CalibratedLLP, CandidateWarning, InvCal, MeanMap, Totals
+from apportion._utils.groups import Groups
+from apportion.datasets import make_bags, make_xor
+from apportion.estimators._inductive import InductiveClassifier
+from apportion.model_selection import _calibration as calibration
+from apportion.model_selection._candidate_fits import fold_of_rows, known_without
+from apportion.model_selection._candidates import NAMED, resolve_candidates
+from apportion.model_selection._weighing import candidate_weights
+from apportion.supervision.bags import match_bags
+
+FAST = ("mean-map", "inv-cal", "lpllp")
+
+
+def wine(n_bags=12, seed=0):
+    X, y = load_wine(return_X_y=True)
+    bags, totals = make_bags(X, y, n_bags, random_state=seed)
+    return X, y, bags, totals
+
+
+def fitted(candidates=FAST, **options):
+    X, _, bags, totals = wine()
+    return AutoLLP(candidates, random_state=0, **options).fit(X, bags=bags, proportions=totals)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted()
+
+
+def random_problem(rng, n_bags=60, size=16, n_classes=2, sharpness=2.0):
+    """Rows with known probabilities, and labels drawn from them, in random bags."""
+    P = softmax(sharpness * rng.standard_normal((n_bags * size, n_classes)), axis=1)
+    y = (P.cumsum(axis=1) < rng.random((len(P), 1))).sum(axis=1)
+    bags = np.arange(len(P)) % n_bags
+    classes = list(range(n_classes))
+    matched = match_bags(len(P), None, bags, Totals.from_labels(y, bags, classes=classes))
+    return P, y, matched
+
+
+def known(matched, X=None):
+    X = np.zeros((matched.n_samples, 1)) if X is None else X
+    return calibration.known_totals(matched, np.ones(matched.n_samples, dtype=bool), X)
+
+
+# Likelihood of totals
+
+
+@pytest.mark.parametrize("dispersion", [0.0, 0.03])
+def test_likelihood_is_that_of_a_normal_count_within_half_a_row(dispersion):
+    rng = np.random.default_rng(0)
+    P, y, matched = random_problem(rng, 4, 9, 3)
+    likelihoods = calibration.bag_log_likelihoods(P, known(matched), dispersion)
+    for k in range(4):
+        rows, expected = matched.codes == k, 0.0
+        n = rows.sum()
+        for h in range(3):
+            count, mean = (y[rows] == h).sum(), P[rows, h].sum()
+            variance = (P[rows, h] * (1 - P[rows, h])).sum()
+            variance += dispersion * n * (n - 1) * mean / n * (1 - mean / n)
+            within = norm(mean, np.sqrt(variance))
+            expected += np.log(within.cdf(count + 0.5) - within.cdf(count - 0.5))
+        assert likelihoods[k] == pytest.approx(2 / 3 * expected, rel=1e-4)
+
+
+def test_unknown_cells_say_nothing_and_wider_intervals_less():
+    rng = np.random.default_rng(1)
+    P, y, _ = random_problem(rng, 5, 10)
+    bags = np.arange(len(P)) % 5
+    exact = Totals.from_labels(y, bags)
+    unknown = Totals.from_proportions({k: [None, None] for k in range(5)})
+    wide = Totals.from_intervals(np.clip(exact.lower - 0.2, 0, 1), np.clip(exact.upper + 0.2, 0, 1))
+    of = {}
+    for name, totals in {"exact": exact, "wide": wide, "unknown": unknown}.items():
+        matched = match_bags(len(P), None, bags, totals)
+        of[name] = calibration.bag_log_likelihoods(P, known(matched), 0.0)
+    assert (of["exact"] < of["wide"]).all()
+    assert (of["wide"] < of["unknown"]).all()
+    assert of["unknown"] == pytest.approx(0.0, abs=0.01)
+
+
+def test_the_tails_of_the_likelihood_are_finite_and_exact():
+    low, high = np.array([-60.0, 40.0, -0.5]), np.array([-59.0, 41.0, 0.5])
+    logs = calibration._log_normal_between(low, high)
+    assert np.isfinite(logs).all()
+    assert logs[0] == pytest.approx(norm.logcdf(-59.0), rel=1e-6)
+    assert logs[1] == pytest.approx(norm.logsf(40.0), rel=1e-6)
+    assert np.exp(logs[2]) == pytest.approx(norm.cdf(0.5) - norm.cdf(-0.5))
+
+
+# Calibration
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("power", [0.4, 1.0, 2.5])
+def test_temperature_undoes_a_power_of_the_true_probabilities(power, n_classes):
+    P, _, matched = random_problem(np.random.default_rng(2), 300, 16, n_classes)
+    distorted = P**power / (P**power).sum(axis=1, keepdims=True)
+    found = calibration.calibrate(distorted, known(matched))
+    assert found.temperature == pytest.approx(1 / power, rel=0.3)
+    assert np.abs(found.held_out - P).mean() < 0.05
+
+
+def test_a_model_that_knows_nothing_gains_nothing():
+    rng = np.random.default_rng(3)
+    P, _, matched = random_problem(rng, 100)
+    found = calibration.calibrate(P[rng.permutation(len(P))], known(matched))
+    assert found.log_likelihood < 1.0
+    assert found.temperature < 0.5
+
+
+def test_calibrated_probabilities_have_the_overall_shares_and_the_true_accuracy():
+    P, y, matched = random_problem(np.random.default_rng(4), 200, 16, 3)
+    wrong = P**3 / (P**3).sum(axis=1, keepdims=True)
+    found = calibration.calibrate(wrong, known(matched))
+    assert found.held_out.mean(axis=0) == pytest.approx(matched.overall, abs=1e-6)
+    accuracy = (found.held_out.argmax(axis=1) == y).mean()
+    assert found.held_out.max(axis=1).mean() == pytest.approx(accuracy, abs=0.05)
+    assert wrong.max(axis=1).mean() > accuracy + 0.08
+
+
+def test_rows_of_a_bag_that_err_together_are_found_if_bags_are_not_random():
+    rng = np.random.default_rng(5)
+    X = np.repeat(rng.standard_normal((80, 4)), 20, axis=0)
+    P = softmax(np.column_stack([X[:, 0], -X[:, 0]]) + rng.standard_normal((1600, 2)), axis=1)
+    bags = np.repeat(np.arange(80), 20)
+    shift = np.repeat(rng.standard_normal(80), 20)
+    truth = softmax(np.log(P) + np.column_stack([shift, -shift]), axis=1)
+    y = (rng.random(1600) < truth[:, 1]).astype(int)
+    matched = match_bags(1600, None, bags, Totals.from_labels(y, bags))
+    found = calibration.calibrate(P, known(matched, X))
+    assert not known(matched, X).random_bags
+    assert found.dispersion > 0.01
+    independent = calibration.calibrate(P, known(matched))
+    assert independent.dispersion == 0.0
+    # Taken for independent, such errors look like lack of knowledge.
+    assert found.temperature > independent.temperature
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_bags_are_taken_for_random_and_others_are_not(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((600, 5)) @ rng.standard_normal((5, 5))
+    codes = rng.permutation(600) % 30
+    assert calibration.random_bags(X, Groups(codes, 30))
+    by_feature = np.empty(600, dtype=int)
+    by_feature[np.argsort(X[:, 0])] = np.arange(600) // 20
+    assert not calibration.random_bags(X, Groups(by_feature, 30))
+
+
+def test_given_labels_count_in_the_likelihood():
+    P, y, _ = random_problem(np.random.default_rng(6), 1, 400)
+    matched = match_bags(len(P), y.astype(object))
+    right = calibration.calibrate(P, known(matched))
+    wrong = calibration.calibrate(P[:, ::-1], known(matched))
+    assert right.log_likelihood > 20 > wrong.log_likelihood
+
+
+# Weights
+
+
+def test_candidates_within_the_noise_are_equal_and_bad_ones_are_left_out():
+    weights = candidate_weights(np.array([50.0, 47.5, 45.0, 10.0]), np.ones(4))
+    assert weights[0] == weights[1] > weights[2] > 0
+    assert weights[3] == 0
+    assert weights.sum() == pytest.approx(1)
+    prior = candidate_weights(np.zeros(2), np.array([1.0, 0.1]))
+    assert prior[0] / prior[1] == pytest.approx(10)
+
+
+class Oracle(InductiveClassifier):
+    """A rule for tests that knows one feature, or nothing."""
+
+    def __init__(self, column=0, slope=5.0, decode="quota", random_state=None):
+        self.column = column
+        self.slope = slope
+        self.decode = decode
+        self.random_state = random_state
+
+    def _learn(self, X, bags, start, seed):
+        self.n_seen_ = len(bags.ids)
+
+    def _soft_labels(self, X):
+        z = self.slope * X[:, self.column]
+        return softmax(np.column_stack([-z, z]), axis=1)
+
+
+def columns(n=400, size=16, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 3))
+    y = (X[:, 0] + 0.3 * rng.standard_normal(n) > 0).astype(int)
+    bags = rng.permutation(n) // size
+    return X, y, bags, Totals.from_labels(y, bags)
+
+
+def test_the_method_that_foretells_held_out_totals_gets_the_weight():
+    X, y, bags, totals = columns()
+    right, wrong = Oracle(0), Oracle(1)
+    model = AutoLLP({"right": right, "wrong": wrong}).fit(X, bags=bags, proportions=totals)
+    assert model.weights_["right"] > 0.99
+    assert set(model.candidates_) == {"right"}
+    assert model.held_out_log_likelihood_["wrong"] < 1
+    assert (model.transduction_ == y).mean() > 0.9
+    report = model.candidate_report_
+    assert [one.name for one in report.candidates] == ["right", "wrong"]
+    assert report.n_held_out == 25
+
+
+def test_no_candidate_sees_the_totals_of_rows_that_it_predicts_held_out():
+    X, _, bags, totals = columns()
+    matched = match_bags(len(X), None, bags, totals)
+    folds = fold_of_rows(X, matched, 5)
+    assert sorted(set(folds)) == [0, 1, 2, 3, 4]
+    for fold in range(5):
+        _, left, _ = known_without(matched, folds == fold)
+        hidden = {matched.ids[k] for k in np.unique(matched.codes[folds == fold])}
+        seen = {matched.ids[k] for k in left if k is not None}
+        assert not hidden & seen
+        assert hidden | seen == set(matched.ids)
+
+
+def test_estimated_accuracy_is_close_to_the_truth():
+    X, y, bags, totals = columns(1600)
+    model = AutoLLP([Oracle(0, 1.0), Oracle(2)]).fit(X, bags=bags, proportions=totals)
+    estimated = model.estimated_accuracy_
+    held_out = (model.held_out_proba_.argmax(axis=1) == y).mean()
+    assert estimated.new_rows.value == pytest.approx(held_out, abs=0.05)
+    assert estimated.new_rows.low <= held_out <= estimated.new_rows.high
+    assert estimated.fitted_rows.value == pytest.approx((model.transduction_ == y).mean(), abs=0.05)
+    assert "new rows: 0." in str(estimated)
+
+
+def test_the_estimate_is_withheld_if_nothing_was_learned():
+    rng = np.random.default_rng(7)
+    X, _, bags, totals = columns()
+    noise = rng.standard_normal(X.shape)
+    model = AutoLLP([Oracle(0), Oracle(1)]).fit(noise, bags=bags, proportions=totals)
+    for estimate in (model.estimated_accuracy_.new_rows, model.estimated_accuracy_.fitted_rows):
+        assert estimate.value is estimate.low is estimate.high is None
+        assert "class shares alone" in estimate.reason
+
+
+# Few bags
+
+
+def test_few_bags_are_averaged_and_this_is_said():
+    X, _, bags, totals = wine(3)
+    with pytest.warns(CandidateWarning, match="3 bags are too few to hold any out: the answer is"):
+        model = AutoLLP(["mean-map", "inv-cal"]).fit(X, bags=bags, proportions=totals)
+    assert model.weights_ == {"mean-map": 0.5, "inv-cal": 0.5}
+    assert "too few" in model.estimated_accuracy_.fitted_rows.reason
+    assert np.isnan(model.held_out_proba_).all()
+    assert "plain average" in str(model.candidate_report_)
+
+
+def test_few_bags_leave_the_answer_to_lpllp_where_its_labels_are_much_smoother():
+    X, y = make_xor(120, random_state=0)
+    bags, totals = make_bags(X, y, proportions=[0.6, 0.4, 0.5], random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CandidateWarning)
+        model = AutoLLP(FAST, random_state=0).fit(X, bags=bags, proportions=totals)
+    assert model.weights_["lpllp"] == 1
+    assert (model.transduction_ == y).all()
+    assert "answers alone" in model.candidate_report_.reason
+
+
+# Contract
+
+
+def test_probabilities_and_labels_keep_the_totals(model):
+    report = model.bag_report_
+    assert report.error("quota") == 0
+    sums = Groups(model.bag_codes_, len(report.ids)).sum(model.label_distributions_)
+    assert sums == pytest.approx(report.lower, abs=1e-6)
+
+
+def test_predict_proba_is_the_weighted_calibrated_average(model):
+    X = load_wine(return_X_y=True)[0][:20]
+    standardized = model._standardization(X)
+    average = sum(
+        weight * model._calibrations[name](model.candidates_[name].predict_proba(standardized))
+        for name, weight in model.weights_.items()
+        if weight
+    )
+    assert model.predict_proba(X) == pytest.approx(model._calibration(average), abs=1e-12)
+    assert (model.predict(X) == model.classes_[model.predict_proba(X).argmax(axis=1)]).all()
+
+
+def test_order_of_rows_bags_and_candidates_does_not_matter(model):
+    X, _, bags, totals = wine()
+    order = np.random.default_rng(0).permutation(len(X))
+    shuffled = AutoLLP(FAST[::-1], random_state=0)
+    shuffled.fit(X[order], bags=bags[order], proportions=totals)
+    assert shuffled.label_distributions_ == pytest.approx(
+        model.label_distributions_[order], abs=1e-6
+    )
+    for name in FAST:
+        assert shuffled.weights_[name] == pytest.approx(model.weights_[name], abs=1e-6)
+
+
+def test_several_jobs_give_the_same_answer(model):
+    parallel = fitted(n_jobs=2)
+    assert (parallel.label_distributions_ == model.label_distributions_).all()
+    assert parallel.weights_ == model.weights_
+
+
+def test_intervals_given_labels_and_rows_in_no_bag():
+    X, y = load_iris(return_X_y=True)
+    bags = np.arange(150) // 15
+    bags = np.random.default_rng(0).permutation(bags).astype(object)
+    exact = Totals.from_labels(y, bags)
+    totals = Totals.from_intervals(
+        dict(zip(exact.ids, np.clip(exact.lower - 0.1, 0, 1).tolist(), strict=True)),
+        dict(zip(exact.ids, np.clip(exact.upper + 0.1, 0, 1).tolist(), strict=True)),
+    )
+    labels = np.full(150, None, dtype=object)
+    labels[::7] = y[::7]
+    bags[::10] = None
+    model = AutoLLP(("mean-map", "inv-cal"), random_state=0)
+    model.fit(X, labels, bags=bags, proportions=totals)
+    assert (model.transduction_[::7] == y[::7]).all()
+    assert (model.transduction_ == y).mean() > 0.85
+    unknown = np.array([bag is None for bag in bags]) & np.array([one is None for one in labels])
+    assert np.isnan(model.held_out_proba_[unknown]).all()
+    assert not np.isnan(model.held_out_proba_[~unknown]).any()
+
+
+def test_labels_alone_are_enough():
+    X, y = load_iris(return_X_y=True)
+    labels = np.full(150, None, dtype=object)
+    labels[::3] = y[::3]
+    model = AutoLLP(("lpllp", "mean-map"), random_state=0).fit(X, labels)
+    assert (model.transduction_ == y).mean() > 0.8
+    assert model.estimated_accuracy_.new_rows.value > 0.7
+
+
+# Candidates
+
+
+def test_names_estimators_and_mappings_are_candidates():
+    named = resolve_candidates(["mean-map", InvCal(), InvCal("rbf")])
+    assert [one.name for one in named] == ["mean-map", "InvCal", "InvCal-2"]
+    assert [one.name for one in resolve_candidates({"mine": MeanMap()})] == ["mine"]
+    assert [one.name for one in resolve_candidates(["lpllp-gp"])] == ["gp", "lpllp-gp"]
+    assert set(resolve_candidates("auto")[0].__dict__) >= {"name", "estimator"}
+
+
+@pytest.mark.parametrize("bad", ["lpllp", [], ["lp-llp"], [MeanMap], [3], 7])
+def test_what_is_no_candidate_is_refused_by_name(bad):
+    X, _, bags, totals = wine()
+    with pytest.raises(ValueError, match="The 'candidates' parameter of AutoLLP must be 'auto'"):
+        AutoLLP(bad).fit(X, bags=bags, proportions=totals)
+
+
+class Failing(Oracle):
+    error: type[BaseException] = RuntimeError
+
+    def _learn(self, X, bags, start, seed):
+        raise self.error("broken")
+
+
+class Interrupted(Failing):
+    error = KeyboardInterrupt
+
+
+def test_a_candidate_that_fails_is_left_out_and_named():
+    X, _, bags, totals = columns()
+    with pytest.warns(CandidateWarning, match="bad could not be fitted and was left out: broken"):
+        model = AutoLLP({"bad": Failing(), "good": Oracle()}).fit(X, bags=bags, proportions=totals)
+    assert model.weights_ == {"good": 1.0}
+    assert model.candidate_report_.left_out == {"bad": "see the warnings"}
+    with pytest.warns(CandidateWarning), pytest.raises(ValueError, match="No candidate could be"):
+        AutoLLP([Failing()]).fit(X, bags=bags, proportions=totals)
+
+
+def test_an_interrupt_keeps_the_complete_candidates():
+    X, _, bags, totals = columns()
+    asked = {"good": Oracle(), "late": Interrupted(), "never": Oracle(1)}
+    with pytest.warns(CandidateWarning, match="Interrupted: .* without late, never"):
+        model = AutoLLP(asked).fit(X, bags=bags, proportions=totals)
+    assert model.weights_ == {"good": 1.0}
+    with pytest.raises(KeyboardInterrupt):
+        AutoLLP({"late": Interrupted(), "good": Oracle()}).fit(X, bags=bags, proportions=totals)
+
+
+def test_methods_that_cannot_scale_are_left_out_and_named(monkeypatch):
+    slow = NAMED["mean-map"]
+    monkeypatch.setitem(
+        NAMED, "mean-map", lambda: type(slow())(**{**vars(slow()), "most_rows": 100})
+    )
+    model = fitted(("mean-map", "inv-cal"))
+    assert "takes too long beyond 100 rows" in model.candidate_report_.left_out["mean-map"]
+    assert set(model.weights_) == {"inv-cal"}
+    assert "left out: mean-map" in str(model.candidate_report_)
+
+
+def test_report_has_a_row_per_method(model):
+    frame = model.candidate_report_.to_frame()
+    assert list(frame["method"]) == [one.name for one in model.candidate_report_.candidates]
+    assert frame["weight"].sum() == pytest.approx(1)
+    assert str(model.candidate_report_).startswith("method") or "weight" in str(
+        model.candidate_report_
+    )
+
+
+# CalibratedLLP
+
+
+def test_calibrated_llp_is_autollp_with_one_method():
+    X, y, bags, totals = columns(1600)
+    model = CalibratedLLP(Oracle(0, 20.0)).fit(X, bags=bags, proportions=totals)
+    P = model.predict_proba(X)
+    assert P.max(axis=1).mean() == pytest.approx((P.argmax(axis=1) == y).mean(), abs=0.05)
+    assert model.estimator_.predict_proba(X).max(axis=1).mean() > P.max(axis=1).mean() + 0.02
+    assert model.weights_ == {"Oracle": 1.0}
+    with pytest.raises(ValueError, match="The 'estimator' parameter of CalibratedLLP"):
+        CalibratedLLP("lpllp").fit(X, bags=bags, proportions=totals)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 12))
+def test_hostile_probabilities_stay_probabilities(seed, n_classes, n_bags):
+    rng = np.random.default_rng(seed)
+    P, _, matched = random_problem(rng, n_bags, 7, n_classes)
+    P[rng.random(len(P)) < 0.3] = np.eye(n_classes)[rng.integers(n_classes)]
+    P[0] = 0.0
+    found = calibration.calibrate(P, known(matched))
+    for calibrated in (found.held_out, found(P)):
+        assert np.isfinite(calibrated).all()
+        assert calibrated.sum(axis=1) == pytest.approx(np.ones(len(P)))
+        assert (calibrated >= 0).all()
