@@ -16,20 +16,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 
 from apportion import (
+    EMLLP,
     LPLLP,
+    AggregateGP,
     AnchorGraph,
+    AutoLLP,
+    CalibratedLLP,
+    CountLogistic,
+    InvCal,
     KNNGraph,
     LabelPropagation,
+    LaplacianMeanMap,
     MeanMap,
     PrecomputedGraph,
+    PropSVM,
     RBFGraph,
     Totals,
+    WeightedKNN,
 )
 from apportion._io import archive
 from apportion.datasets import make_bags
+from apportion.estimators import aggregate_gp
+from apportion.estimators._forest import Forest, ForestRegressor
 from apportion.exceptions import OutputError, SavedModelError
 from apportion.graphs import Graph
 from apportion.persistence import SavedModel, contains_rows, load_model, save_model
@@ -396,10 +409,50 @@ def test_what_cannot_be_saved_is_refused_before_a_file_is_there(options, message
     assert not list(tmp_path.iterdir())
 
 
+def test_files_of_version_1_are_read():
+    """A file as the first version of the format has it, written without `save_model`."""
+    contents = {
+        "format": "apportion model",
+        "version": 1,
+        "apportion": "0.2.0",
+        "contents": "3 training rows",
+        "labels_only": False,
+        "classes": [["str", "sleep"], ["str", "tv"]],
+        "n_features": 1,
+        "feature_names": ["x"],
+        "graph_choice": "RBFGraph: as asked for",
+        "model": {"class": "LPLLP", "parameters": {"alpha": 0.3}, "left_out": ["random_state"]},
+        "graph": {"class": "RBFGraph", "parameters": {"gamma": "auto"}, "left_out": []},
+        "extra": {"unit": "hours"},
+    }
+    fitted_rows = np.array([[0.0], [1.0], [3.0]])
+    soft_labels = np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]])
+    arrays = {
+        "rows": fitted_rows,
+        "gamma": np.array(0.5),
+        "voices": soft_labels,
+        "overall": np.array([0.5, 0.5]),
+    }
+    file = io.BytesIO()
+    archive.write_zip(file, contents, arrays, "model.json")
+    saved = load_model(file)
+    weights = np.exp(-0.5 * (2.0 - fitted_rows[:, 0]) ** 2)
+    expected = weights @ soft_labels / weights.sum()
+    new = pd.DataFrame({"x": [2.0]})
+    np.testing.assert_allclose(saved.model.predict_proba(new), [expected], rtol=1e-12)
+    assert (saved.model.alpha, saved.extra) == (0.3, {"unit": "hours"})
+
+
+@pytest.mark.parametrize("labels_only", [False, True])
+def test_earlier_versions_can_read_an_lpllp(labels_only):
+    options = {"labels_only": True, "ids": range(80)} if labels_only else {}
+    assert document(written(fitted(), **options))["version"] == 1
+
+
 def test_models_that_cannot_be_saved():
     X, _, bags, totals = rows()
-    with pytest.raises(SavedModelError, match="the model: found MeanMap"):
-        written(MeanMap().fit(X, bags=bags, proportions=totals))
+    with pytest.raises(SavedModelError, match=r"the model: found LogisticRegression.*LPLLP, "):
+        written(LogisticRegression().fit(X, bags))
     with pytest.raises(NotFittedError):
         written(LPLLP())
     precomputed = LPLLP(PrecomputedGraph()).fit(
@@ -411,6 +464,177 @@ def test_models_that_cannot_be_saved():
         written(again(fitted()), labels_only=True, ids=range(80))
     with pytest.raises(SavedModelError, match="a model without ids"):
         read(written(fitted())).lookup([1])
+
+
+MODELS = {
+    "label propagation": LabelPropagation(),
+    "label propagation on anchors": LabelPropagation(AnchorGraph(12, 3)),
+    "weighted knn": WeightedKNN(),
+    "weighted knn, dense": WeightedKNN(RBFGraph(0.5)),
+    "mean map": MeanMap(),
+    "mean map, rbf": MeanMap("rbf", max_rank=20),
+    "laplacian mean map": LaplacianMeanMap(),
+    "count": CountLogistic(),
+    "count, poly": CountLogistic("poly", degree=2, coef0=1.0, max_rank=20),
+    "inv cal": InvCal(),
+    "inv cal, rbf": InvCal("rbf"),
+    "prop svm": PropSVM(n_starts=1, random_state=0),
+    "prop svm, linear": PropSVM("linear", n_starts=1, random_state=0),
+    "gp": AggregateGP(("linear", "rbf", "laplacian")),
+    "gp, trees": AggregateGP("trees", n_estimators=20, random_state=0),
+    "em": EMLLP(),
+    "em, trees": EMLLP("trees", cross_fit=2, max_iter=1, random_state=0),
+    "auto": AutoLLP(
+        {
+            "gp": AggregateGP(n_estimators=10),
+            "knn": WeightedKNN(AnchorGraph(20)),
+            "trees": EMLLP("trees", cross_fit=0, max_iter=1),
+            "mean map": MeanMap(),
+        },
+        cv=2,
+        random_state=0,
+    ),
+    "auto, by name": AutoLLP(["gp", "lpllp", "count-rbf"], cv=2, random_state=0),
+    "calibrated": CalibratedLLP(cv=2),
+    "gp, both": AggregateGP(("linear", "rbf", "trees"), n_estimators=2, random_state=0),
+    "em, one round": EMLLP(max_iter=1),
+    "auto, small": AutoLLP([MeanMap(), WeightedKNN()], cv=2),
+}
+CONTAINS = {
+    "label propagation": "80 training rows",
+    "label propagation on anchors": "12 means of training rows",
+    "mean map, rbf": "20 training rows",
+    "gp": "80 training rows",
+    "auto, by name": "80 training rows",
+    "calibrated": "80 training rows",
+} | dict.fromkeys(
+    [
+        "mean map",
+        "laplacian mean map",
+        "count",
+        "inv cal",
+        "prop svm, linear",
+        "gp, trees",
+        "em",
+        "em, trees",
+    ],
+    "no training rows",
+)
+
+
+def fitted_as(name, n_classes=3, d=3):
+    X, y, bags, _ = rows(d=d)
+    totals = Totals.from_labels(y % n_classes, bags)
+    return clone(MODELS[name]).fit(X, bags=bags, proportions=totals)
+
+
+def assert_predicts_nearly_alike(one, other, d=3):
+    """Compare new rows, far rows and single precision, without and with totals."""
+    X, y, bags, _ = rows(60, d, seed=4)
+    known = {"bags": bags, "proportions": Totals.from_labels(y % len(other.classes_), bags)}
+    for new in (X, new_rows(d), 1e4 + new_rows(d, 3), X[:1], X.astype(np.float32)):
+        for kwargs in [{}, known][: 1 + (new is X)]:
+            np.testing.assert_allclose(
+                one.predict_proba(new, **kwargs), other.predict_proba(new, **kwargs), atol=1e-12
+            )
+            np.testing.assert_array_equal(one.predict(new, **kwargs), other.predict(new, **kwargs))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_estimator_predicts_what_it_did(name):
+    model = fitted_as(name)
+    content = written(model)
+    saved = read(content)
+    assert_predicts_nearly_alike(saved.model, model)
+    assert type(saved.model) is type(model)
+    assert document(content)["version"] == 2
+    assert not hasattr(saved.model, "transduction_")
+    assert saved.contents == contains_rows(model) == contains_rows(saved.model)
+    assert saved.contents == CONTAINS.get(name, saved.contents)
+    if "candidates" not in document(content)["model"]["left_out"]:
+        assert written(saved.model) == content
+    assert written(model, labels_only=True, ids=range(80))
+    X = rows()[0]
+    if saved.contents == "no training rows":
+        assert not any(row.tobytes() in content for row in (*X, *(X - X.mean(axis=0))))
+
+
+@pytest.mark.parametrize("n_classes", [1, 2])
+@pytest.mark.parametrize(
+    "name",
+    ["weighted knn", "mean map", "count", "inv cal", "inv cal, rbf", "gp", "em", "em, trees"],
+)
+def test_one_class_and_two(name, n_classes):
+    model = fitted_as(name, n_classes)
+    assert len(model.classes_) == n_classes
+    assert_predicts_nearly_alike(again(model), model)
+
+
+def test_features_that_are_far_from_0_or_constant():
+    X, _, bags, totals = rows()
+    X = np.column_stack([X[:, :2] + 1e6, np.full(80, 5.0)])
+    for model in (MeanMap(), EMLLP(), AggregateGP("rbf"), AutoLLP(["mean-map"], cv=2)):
+        model.fit(X, bags=bags, proportions=totals)
+        np.testing.assert_allclose(
+            again(model).predict_proba(X + 0.1), model.predict_proba(X + 0.1), atol=1e-12
+        )
+
+
+def test_landmarks_of_trees(monkeypatch):
+    """With very many bags, landmarks replace the leaves of the trees."""
+    monkeypatch.setattr(aggregate_gp, "_MOST_DIRECTIONS", 4)
+    model = fitted_as("gp, trees")
+    assert contains_rows(model) == "46 training rows"  # the others are in the same leaves
+    assert_predicts_nearly_alike(again(model), model)
+    assert written(again(model)) == written(model)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_trees_as_arrays_are_those_of_scikit_learn(n_outputs):
+    rng = np.random.default_rng(0)
+    X = rng.integers(12, size=(300, 4)).astype(np.float32)
+    Y = rng.uniform(size=(300, n_outputs))
+    grown = ExtraTreesRegressor(7, min_samples_leaf=2, random_state=0).fit(X, Y)
+    new = np.vstack([X, rng.uniform(-1, 13, size=(500, 4))])
+    np.testing.assert_array_equal(Forest.of(grown).apply(new), grown.apply(new))
+    predicted = grown.predict(new).reshape(len(new), -1)
+    np.testing.assert_array_equal(ForestRegressor.of(grown).predict(new), predicted)
+
+
+def test_parts_that_cannot_be_saved():
+    X, _, bags, totals = rows()
+    known = {"bags": bags, "proportions": totals}
+
+    def linear(A, B):
+        return A @ B.T
+
+    other = EMLLP(LogisticRegression(), max_iter=1)
+    boosted = EMLLP("boosting", cross_fit=0, max_iter=1)
+    for model in (boosted, other, CalibratedLLP(other, cv=2)):
+        with pytest.raises(SavedModelError, match="EMLLP with 'logistic' or 'trees'"):
+            written(model.fit(X, **known))
+    with pytest.raises(SavedModelError, match="the model's kernel: found a function"):
+        written(MeanMap(linear).fit(X, **known))
+    with pytest.raises(SavedModelError, match="the model's kernel: found precomputed"):
+        written(MeanMap("precomputed").fit(X @ X.T, **known))
+
+    class Mine(MeanMap):
+        pass
+
+    with pytest.raises(SavedModelError, match=r"candidate0: found Mine\. Allowed: LPLLP"):
+        written(CalibratedLLP(Mine(), cv=2).fit(X, **known))
+
+
+def test_models_within_models():
+    inner = fitted_as("calibrated")
+    for level in range(10):
+        outer = deepcopy(inner)
+        outer.candidates_ = {"LPLLP": inner}
+        inner = outer
+        if level == 2:
+            assert_predicts_nearly_alike(again(outer), outer)
+    with pytest.raises(SavedModelError, match="at most 8 levels"):
+        written(outer)
 
 
 def changed(content, compression=zipfile.ZIP_STORED, **instead):
@@ -445,6 +669,23 @@ def refused(content, match):
 with warnings.catch_warnings(action="ignore"):
     KNN, ANCHOR, RBF = (written(fitted(name)) for name in ("knn", "anchor", "rbf"))
     LABELS = written(fitted("knn"), labels_only=True, ids=[f"row {i}" for i in range(80)])
+    TREES, GP, EXPANSION, LOGISTIC, AUTO = (
+        written(fitted_as(name))
+        for name in ("em, trees", "gp, both", "inv cal, rbf", "em, one round", "auto, small")
+    )
+CONTENTS = {
+    "knn": KNN,
+    "anchor": ANCHOR,
+    "rbf": RBF,
+    "labels": LABELS,
+    "trees": TREES,
+    "gp": GP,
+    "expansion": EXPANSION,
+    "logistic": LOGISTIC,
+    "auto": AUTO,
+}
+every_content = pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS.keys())
+any_content = st.sampled_from(list(CONTENTS.values()))
 
 
 def test_errors_name_file_and_member(tmp_path):
@@ -469,7 +710,7 @@ def test_what_is_no_zip():
     refused(as_npy(np.ones(3)), "no zip file")
 
 
-@pytest.mark.parametrize("content", [KNN, ANCHOR, RBF, LABELS], ids=["knn", "anchor", "rbf", "l"])
+@every_content
 def test_every_member_is_needed_and_checked(content):
     names = [name.split(".")[0] for name in members(content)]
     assert isinstance(read(changed(content)), SavedModel)
@@ -488,7 +729,7 @@ class Mine:
         return pytest.fail, ("a pickle was read",)
 
 
-@pytest.mark.parametrize("content", [KNN, ANCHOR, RBF, LABELS], ids=["knn", "anchor", "rbf", "l"])
+@every_content
 def test_no_pickle_is_read(content):
     odd = np.empty(80, dtype=object)
     odd[:] = [Mine() for _ in range(80)]
@@ -525,6 +766,24 @@ def with_value(value):
         (RBF, "rows"),
         (RBF, "gamma"),
         (LABELS, "label_distributions"),
+        (TREES, "threshold"),
+        (TREES, "values"),
+        (GP, "overall"),
+        (GP, "unit"),
+        (GP, "term0/weights"),
+        (EXPANSION, "rows"),
+        (EXPANSION, "weights"),
+        (EXPANSION, "intercept"),
+        (EXPANSION, "center"),
+        (EXPANSION, "slope"),
+        (LOGISTIC, "coef"),
+        (LOGISTIC, "scale"),
+        (AUTO, "weights"),
+        (AUTO, "center"),
+        (AUTO, "calibration/shifts"),
+        (AUTO, "calibration0/weights"),
+        (AUTO, "candidate0/weights"),
+        (AUTO, "candidate1/voices"),
     ],
 )
 def test_arrays_of_wrong_values_and_shapes(content, key):
@@ -536,7 +795,7 @@ def test_arrays_of_wrong_values_and_shapes(content, key):
     refused(of(content, key, lambda a: np.stack([a, a])), "found shape")
     if array_in(content, key).ndim:
         refused(of(content, key, lambda a: a[:0]), "found shape")
-        refused(of(content, key, lambda a: a[:-1]), "found shape|found the value 79")
+        refused(of(content, key, lambda a: a[:-1]), "found shape|found the value 79|and a sum of")
 
 
 @pytest.mark.parametrize(
@@ -558,6 +817,32 @@ def test_arrays_of_wrong_values_and_shapes(content, key):
         (LABELS, "ids_ends", with_value(0), "the value 0"),
         (LABELS, "ids_text", with_value(255), "not UTF-8"),
         (LABELS, "ids_text", lambda a: np.where(a == ord("1"), ord("2"), a), "same id twice"),
+        (TREES, "left", with_value(-1), "the value -1"),
+        (TREES, "left", with_value(10**6), "the value 1000000"),
+        (TREES, "left", with_value(0), "right.npy: found a node with one child"),
+        (TREES, "left", lambda a: np.minimum(a, 5), "left.npy: found a child before its parent"),
+        (TREES, "right", lambda a: np.minimum(a, 5), "right.npy: found a child before its"),
+        (TREES, "feature", with_value(3), "the value 3. Allowed: finite numbers from 0 to 2"),
+        (TREES, "roots", with_value(1), "trees in disorder"),
+        (TREES, "roots", lambda a: a[::-1].copy(), "trees in disorder"),
+        (TREES, "roots", with_value(-1), "the value -1"),
+        (TREES, "values", lambda a: a[:, :-1], "found shape"),
+        (TREES, "edges", lambda a: a[:-1], "as n_edges says"),
+        (TREES, "n_edges", with_value(255), "the value 255"),
+        (TREES, "n_edges", with_value(0), "the value 0"),
+        (TREES, "n_edges", with_value(200), "as n_edges says"),
+        (LOGISTIC, "present", with_value(1), "classes in disorder"),
+        (LOGISTIC, "present", with_value(3), "the value 3"),
+        (LOGISTIC, "present", lambda a: a[:2], "coef.npy: found shape"),
+        (LOGISTIC, "scale", with_value(0.0), "the value 0.0"),
+        (EXPANSION, "rows", lambda a: a[:-1], "weights.npy: found shape"),
+        (EXPANSION, "slope", with_value(-1.0), "the value -1.0"),
+        (GP, "term_weights", with_value(2.0), "the value 2.0"),
+        (GP, "term_weights", lambda a: np.append(a, 0.1), "no 'term"),
+        (AUTO, "weights", with_value(0.9), "sum of"),
+        (AUTO, "weights", lambda a: np.ones(1), "candidates that do not fit"),
+        (AUTO, "calibration/weights", lambda a: a / 2, "a sum of 0.5"),
+        (AUTO, "calibration/temperatures", lambda a: a[:-1], "weights.npy: found shape"),
     ],
 )
 def test_values_that_do_not_fit_together(content, key, change, message):
@@ -608,6 +893,15 @@ def edited(content, **fields):
     return changed(content, model=json.dumps(whole))
 
 
+def infinite(content, field):
+    """Return a document in which a number is too large for a float."""
+    return json.dumps({**document(content), field: "huge"}).replace('"huge"', "1e999")
+
+
+def narrow(content):
+    return {**document(content)["candidate1"], "n_features": 2}
+
+
 def model_with(**parameters):
     described = deepcopy(document(KNN)["model"])
     described["parameters"] |= parameters
@@ -620,7 +914,7 @@ def model_with(**parameters):
         (edited(KNN, format="another"), "found the format 'another'"),
         (edited(KNN, format=1), "'format' of type str"),
         (edited(KNN, format=...), "no 'format'"),
-        (edited(KNN, version=2, apportion="7.1"), r"version 2 .* apportion 7.1.*install that"),
+        (edited(KNN, version=3, apportion="7.1"), r"version 3 .* apportion 7.1.*install that"),
         (edited(KNN, version=True), "'version': True"),
         (edited(KNN, classes=[]), "at least one"),
         (edited(KNN, classes=[["int", 0], ["int", 0], ["int", 1]]), "different classes"),
@@ -656,6 +950,27 @@ def model_with(**parameters):
         (edited(KNN, model=model_with(graph="none")), "'graph' parameter of LPLLP"),
         (edited(KNN, model=model_with(graph={"class": "LPLLP", "parameters": {}})), "class 'LPL"),
         (edited(KNN, model={"class": "os.system", "parameters": {}}), "the class 'os.system'"),
+        (edited(KNN, model={"class": "WeighingClassifier", "parameters": {}}), "the class 'Weigh"),
+        (edited(KNN, model={"class": "MeanMap", "parameters": {}}), "no 'kernel'"),
+        (edited(TREES, rule="forest"), "the rule 'forest'"),
+        (edited(TREES, rule="logistic"), "no present.npy"),
+        (edited(TREES, n_features=2), "n_edges.npy: found shape"),
+        (edited(LOGISTIC, rule="trees"), "no n_edges.npy"),
+        (edited(EXPANSION, kernel="precomputed"), "the kernel 'precomputed'"),
+        (edited(EXPANSION, kernel="trees"), "the kernel 'trees'"),
+        (edited(EXPANSION, kernel="linear"), "weights.npy: found shape"),
+        (edited(EXPANSION, gamma=-1.0), "'gamma': -1.0"),
+        (edited(EXPANSION, gamma=1), "'gamma' of type float"),
+        (edited(EXPANSION, centered=None), "'centered' of type bool"),
+        (changed(EXPANSION, model=infinite(EXPANSION, "coef0")), "'coef0': inf"),
+        (edited(GP, term0={"function": "exec"}), "the function 'exec'"),
+        (edited(AUTO, candidates=["a", "a"]), "candidates that do not fit"),
+        (edited(AUTO, candidates=["a"]), "candidates that do not fit"),
+        (edited(AUTO, candidates=["a", 1]), "a list of str"),
+        (edited(AUTO, standardized=[True, 1]), "a list of bool"),
+        (edited(AUTO, candidate0=document(KNN)), "candidate0/points.npy"),
+        (edited(AUTO, candidate0=document(AUTO)), "candidate0/unit.npy|no candidate0/"),
+        (edited(AUTO, candidate1=narrow(AUTO)), "candidate1/points.npy: found shape"),
         (changed(KNN, model="[1]"), "list .* Allowed: an object"),
         (changed(KNN, model="{"), "model.json: found bytes that cannot be read"),
         (changed(KNN, model=b"\xff\xfe"), "model.json: found bytes that cannot be read"),
@@ -738,7 +1053,7 @@ def believed(content):
     return True
 
 
-@given(data=st.data(), content=st.sampled_from([KNN, ANCHOR, RBF, LABELS]))
+@given(data=st.data(), content=any_content)
 def test_flipped_bytes_are_noticed(data, content):
     spoiled = bytearray(content)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -760,7 +1075,7 @@ def test_every_flipped_byte_of_the_data_is_noticed_and_every_other_survived():
     refused(bytes(spoiled), "model.json: found bytes that cannot be read .*CRC")
 
 
-@given(data=st.data(), content=st.sampled_from([KNN, ANCHOR, RBF, LABELS]))
+@given(data=st.data(), content=any_content)
 def test_any_document_is_refused_or_read(data, content):
     whole = document(content)
     place, key = whole, data.draw(st.sampled_from(sorted(whole)))
@@ -774,7 +1089,7 @@ def test_any_document_is_refused_or_read(data, content):
     believed(changed(content, model=json.dumps(whole)))
 
 
-@given(data=st.data(), content=st.sampled_from([KNN, ANCHOR, RBF, LABELS]))
+@given(data=st.data(), content=any_content)
 def test_any_bytes_for_an_array_are_refused_or_read(data, content):
     name = data.draw(st.sampled_from(sorted(members(content))[1:]))
     part = bytearray(members(content)[name])

@@ -59,6 +59,8 @@ class Stored:
         If values are positions in another array: the word for its length, which they are below.
     shares : bool
         Whether each row is shares of a whole: values from 0 to 1 that sum to 1, up to rounding.
+    may_be_empty : bool
+        Whether lengths may be 0.
     """
 
     shape: tuple[str, ...]
@@ -67,6 +69,12 @@ class Stored:
     most: float = sys.float_info.max
     below: str | None = None
     shares: bool = False
+    may_be_empty: bool = False
+
+
+def numbers(*shape: str, size: float, may_be_empty: bool = False) -> Stored:
+    """Return the form of an array of real numbers of at most this size."""
+    return Stored(shape, least=-size, most=size, may_be_empty=may_be_empty)
 
 
 def write_zip(file: PathOrFile, document: Any, arrays: Mapping[str, AnyArray], name: str) -> None:
@@ -157,7 +165,7 @@ class ZipReader:
             if dtype.str not in stored.dtypes:
                 allowed = " or ".join(str(np.dtype(name)) for name in stored.dtypes)
                 self.refuse(member, f"values of dtype {dtype}", f"dtype {allowed}")
-            self._check_shape(member, shape, stored.shape, lengths)
+            self._check_shape(member, shape, stored, lengths)
             n_bytes, held = math.prod(shape) * dtype.itemsize, info.file_size - stream.tell()
             if held != n_bytes:
                 self.refuse(member, f"{held:,} bytes for shape {shape}", f"{n_bytes:,} bytes")
@@ -200,12 +208,13 @@ class ZipReader:
             raise SavedModelError(where, found, "what save_model wrote", _TAKE_COPY) from error
 
     def _check_shape(
-        self, member: str, shape: tuple[int, ...], names: tuple[str, ...], lengths: dict[str, int]
+        self, member: str, shape: tuple[int, ...], stored: Stored, lengths: dict[str, int]
     ) -> None:
         """Raise an error unless a shape agrees with the known lengths; add the others to them."""
+        names, least = stored.shape, 0 if stored.may_be_empty else 1
         known = [lengths.get(name) for name in names]
         agrees = len(shape) == len(known) and all(
-            length > 0 and expected in (None, length)
+            length >= least and expected in (None, length)
             for length, expected in zip(shape, known, strict=True)
         )
         if not agrees:
@@ -221,6 +230,8 @@ class ZipReader:
     ) -> None:
         """Raise an error for values out of range, and for rows that are no shares of a whole."""
         least, most = stored.least, stored.most
+        if not array.size:
+            return
         if stored.below is not None:
             least, most = 0, lengths[stored.below] - 1
         numbers = array.view(np.uint8) if stored.dtypes == FLAGS else array
@@ -240,5 +251,5 @@ class ZipReader:
                 member,
                 f"row {row} with a least value of {rows[row].min():g} and a sum of "
                 f"{compared(sums[row], 1.0)[0]}",
-                "soft labels: numbers from 0 to 1 that sum to 1 in every row",
+                "shares: numbers from 0 to 1 that sum to 1 in every row",
             )

@@ -22,13 +22,14 @@ from apportion._core.projection import reconcile
 from apportion._core.warn import warn_of_design
 from apportion._io.class_tables import columns_for
 from apportion._io.identifiers import factorize
+from apportion._io.model_state import State, StateReader
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.magnitude import largest_size, require_squares, wide_enough
 from apportion._utils.parameters import Allowed, check_parameters, one_of, parameter_error
 from apportion._utils.threads import BLOCK_ROWS, reproducible_sums, slices, with_reproducible_sums
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, report_bags
-from apportion.exceptions import InputError, SupervisionError
+from apportion.exceptions import InputError, SupervisionError, counted
 from apportion.metrics import bag_errors, soft
 from apportion.supervision.bags import Bags, match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
@@ -283,6 +284,18 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         y = None if y is None else _checked_labels(y)
         return match_bags(_num_samples(X), y, bags, proportions)
 
+    def _state(self) -> State:
+        """Return what `predict` needs beside the classes, to be saved."""
+        raise NotImplementedError
+
+    def _restore_state(self, state: StateReader) -> None:
+        """Store what `predict` needs, from a file; `classes_` is known."""
+        raise NotImplementedError
+
+    def _rows_in_state(self) -> tuple[int, str]:
+        """Return how many training rows, or means of them, `_state` contains, and say it."""
+        raise NotImplementedError
+
     def _check_parameters(self) -> None:
         """Raise if a parameter has a value that is not allowed."""
         check_parameters(self, self._allowed)
@@ -301,6 +314,11 @@ def seeded(estimator: Any, seed: int) -> Any:
         if value is None and (name == "random_state" or name.endswith("__random_state"))
     }
     return estimator.set_params(**unset)
+
+
+def training_rows(n: int) -> tuple[int, str]:
+    """Return a number of training rows, and the number in words."""
+    return n, counted(n, "training row") if n else "no training rows"
 
 
 def learns_from_totals(estimator: Any) -> bool:

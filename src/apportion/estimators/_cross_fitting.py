@@ -55,6 +55,15 @@ class Rule:
         else:
             self._classify(X, F)
 
+    @classmethod
+    def fitted(cls, learner: Any, n_classes: int, present: IntArray | None = None) -> Self:
+        """Return the rule of a learner that is fitted: a regressor, or of these classes."""
+        rule = cls.__new__(cls)
+        rule.learner, rule.n_classes, rule.regresses = learner, n_classes, present is None
+        if present is not None:
+            rule.present = present
+        return rule
+
     def _classify(self, X: FloatArray, F: FloatArray) -> None:
         kept = (F > 0) & (_LEAST_WEIGHT * F.max(axis=0) <= F)
         kept |= F.max(axis=1, keepdims=True) == F

@@ -11,7 +11,10 @@ from scipy import linalg, sparse
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.metrics.pairwise import euclidean_distances
 
+from apportion._io.archive import Stored, numbers
+from apportion._io.model_state import State, StateReader
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
+from apportion.estimators._forest import Forest
 from apportion.estimators._kernels import Expansion, Kernel, center_of
 
 _CLIP = 3.0
@@ -86,6 +89,17 @@ class Standardization:
     def __call__(self, X: FloatArray) -> FloatArray:
         return np.clip((X - self.center) / self.unit, -_CLIP, _CLIP)
 
+    def state(self) -> dict[str, AnyArray]:
+        """Return the arrays; the unit of a constant feature, which is infinite, as 0."""
+        return {"center": self.center, "unit": np.where(np.isinf(self.unit), 0.0, self.unit)}
+
+    @classmethod
+    def from_state(cls, state: StateReader) -> Standardization:
+        """Return the standardization of a file."""
+        center = state.array("center", numbers("features", size=1e100))
+        unit = state.array("unit", Stored(("features",), least=0.0, most=1e101))
+        return cls(center, np.where(unit == 0.0, np.inf, unit))
+
 
 @dataclass(frozen=True)
 class LinearMap:
@@ -149,7 +163,7 @@ class TreeMap:
     Random Forest Kernel and creating other kernels for big data from random partitions", 2014.
     """
 
-    forest: ExtraTreesRegressor
+    forest: ExtraTreesRegressor | Forest
     offsets: AnyArray
 
     @classmethod
@@ -238,6 +252,40 @@ def independent(gram: FloatArray) -> tuple[IntArray, FloatArray]:
     factor, order, rank, _ = linalg.lapack.dpstrf(gram, lower=1, tol=tolerance)
     lower = np.tril(factor[:rank, :rank])
     return order[:rank] - 1, linalg.solve_triangular(lower, np.eye(rank), lower=True)
+
+
+def function_state(function: Any) -> State:
+    """Return the state of a function that a feature map returned."""
+    if isinstance(function, Expansion):
+        state = function.state()
+        return State({"function": "expansion", **state.fields}, state.arrays)
+    arrays = {"weights": function.weights, "intercept": function.intercept}
+    if isinstance(function.features, TreeMap):
+        return State({"function": "leaves"}, {**_trees(function.features).state(), **arrays})
+    return State({"function": "linear"}, arrays)
+
+
+def restored_function(state: StateReader) -> Function:
+    """Return the function of a file."""
+    kind = state.take("function", str)
+    if kind == "expansion":
+        return Expansion.from_state(state)
+    features: FeatureMap
+    if kind == "linear":
+        features, length = LinearMap(state.lengths["features"]), "features"
+    elif kind == "leaves":
+        forest = Forest.from_state(state)
+        features, length = TreeMap(forest, forest.offsets), "nodes"
+    else:
+        state.refuse(f"the function {kind[:60]!r}", "'linear', 'leaves' or 'expansion'")
+    weights = state.array("weights", numbers(length, "functions", size=1e150))
+    intercept = state.array("intercept", numbers("functions", size=1e150))
+    return FeatureFunction(features, weights, intercept)
+
+
+def _trees(features: TreeMap) -> Forest:
+    forest = features.forest
+    return forest if isinstance(forest, Forest) else Forest.of(forest)
 
 
 def feature_maps(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -13,10 +13,13 @@ from sklearn.utils import Tags
 
 from apportion._core.decode import Decoding
 from apportion._core.projection import MassProjection
+from apportion._io.archive import Stored
+from apportion._io.model_state import State, StateReader, described, description
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import (
     IsolatedRowsWarning,
+    SavedModelError,
     name_some,
     users_level,
 )
@@ -40,11 +43,19 @@ _NAMED_GRAPHS: dict[str, type[Graph]] = {
     "precomputed": PrecomputedGraph,
 }
 
+SAVED_GRAPHS: dict[str, type[Graph]] = {
+    graph.__name__: graph for graph in (KNNGraph, AnchorGraph, RBFGraph)
+}
+"""The graphs that can be saved."""
+
 
 class GraphClassifier(BagClassifier):
     """A classifier on a graph; new rows take the weighted mean of their nearest fitted rows."""
 
     graph: str | Graph
+
+    _averages_soft_labels: ClassVar[bool] = True
+    """Whether new rows average the soft labels of the fitted rows, and nothing else."""
 
     graph_: Graph
     graph_choice_: str
@@ -131,8 +142,42 @@ class GraphClassifier(BagClassifier):
         self.classes_ = classes
         self.graph_ = graph
         self._prototype_labels, self._overall = answers["voices"], answers["overall"]
-        if graph.prototype_kind == "rows":
+        if graph.prototype_kind == "rows" and self._averages_soft_labels:
             self.label_distributions_ = self._prototype_labels
+
+    def _state(self) -> State:
+        graph = self._storable_graph
+        return State(
+            {"graph_choice": self.graph_choice_, "graph": described(graph)},
+            {**graph.state(), **self._answers()},
+        )
+
+    def _restore_state(self, state: StateReader) -> None:
+        kind, parameters = description(state.within("graph"), SAVED_GRAPHS)
+        arrays = state.arrays(kind.stored)
+        # Files call the labels of the prototypes "voices", as the first version of the format did.
+        prototype_labels = Stored((kind.prototype_kind, "classes"), shares=True)
+        answers = {
+            "voices": state.array("voices", prototype_labels),
+            "overall": state.array("overall", Stored(("classes",), shares=True)),
+        }
+        self._asked_graph()
+        self._restore(self.classes_, kind.from_state(parameters, arrays), answers)
+        self.graph_choice_ = state.take("graph_choice", str)
+
+    def _rows_in_state(self) -> tuple[int, str]:
+        return len(self._prototype_labels), self._storable_graph.rows_in_state()
+
+    @property
+    def _storable_graph(self) -> Graph:
+        if type(self.graph_) not in SAVED_GRAPHS.values():
+            raise SavedModelError(
+                "the model's graph",
+                type(self.graph_).__name__,
+                ", ".join(SAVED_GRAPHS),
+                "fit the model on features with one of these graphs, or save labels only",
+            )
+        return self.graph_
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

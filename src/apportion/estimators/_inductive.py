@@ -13,12 +13,14 @@ from scipy.special import expit
 from sklearn.utils import Tags, check_random_state
 
 from apportion._core.projection import reconcile
+from apportion._io.archive import LEAST_POSITIVE, Stored
+from apportion._io.model_state import State, StateReader
 from apportion._utils.groups import Groups
 from apportion._utils.hashing import row_hashes, scramble
 from apportion._utils.parameters import one_of, real
 from apportion._utils.threads import with_reproducible_sums
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
-from apportion.estimators._base import BagClassifier, all_or_nothing
+from apportion.estimators._base import BagClassifier, all_or_nothing, training_rows
 from apportion.estimators._kernels import (
     KERNELS,
     Expansion,
@@ -141,6 +143,16 @@ class KernelClassifier(InductiveClassifier):
         """Fit the rule to centered rows, and return it."""
         raise NotImplementedError
 
+    def _state(self) -> State:
+        return self.expansion_.state()
+
+    def _restore_state(self, state: StateReader) -> None:
+        state.lengths["functions"] = len(self.classes_)
+        self.expansion_ = Expansion.from_state(state)
+
+    def _rows_in_state(self) -> tuple[int, str]:
+        return training_rows(self.expansion_.n_training_rows)
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = not self._sees_features
@@ -172,6 +184,15 @@ class MarginClassifier(KernelClassifier):
 
     def _soft_labels(self, X: Any) -> FloatArray:
         return sigmoids(self.expansion_(X), self.slope_)
+
+    def _state(self) -> State:
+        state = super()._state()
+        return replace(state, arrays={**state.arrays, "slope": np.array(self.slope_)})
+
+    def _restore_state(self, state: StateReader) -> None:
+        state.lengths["functions"] = len(one_vs_rest_classes(len(self.classes_)))
+        self.expansion_ = Expansion.from_state(state)
+        self.slope_ = float(state.array("slope", Stored((), least=LEAST_POSITIVE, most=1e3)))
 
     def _most_likely(self, X: Any) -> IntArray:
         f = self.expansion_(X)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 from sklearn.metrics.pairwise import euclidean_distances, pairwise_kernels
 
+from apportion._io.archive import numbers
+from apportion._io.model_state import State, StateReader
 from apportion._utils.memory import refuse_if_too_large
 from apportion._utils.typing import FloatArray, IntArray
+from apportion.exceptions import SavedModelError
 
 KERNELS = ("linear", "rbf", "poly", "precomputed")
 
 LIBSVM_ITERATIONS = 200_000
 """libsvm, which may not end otherwise, stops after this many steps, and scikit-learn warns."""
+
+_SAVED_KERNELS = ("linear", "rbf", "laplacian", "poly")
 
 _BLOCK_BYTES = 2**25
 """The largest block of a kernel that is held at a time."""
@@ -132,7 +137,7 @@ class Expansion:
     """
 
     kernel: Kernel
-    rows: FloatArray
+    rows: Any
     weights: FloatArray
     intercept: FloatArray
     center: FloatArray | None = None
@@ -162,6 +167,63 @@ class Expansion:
         if self.center is None or not self.kernel.linear:
             return self.intercept
         return np.asarray(self.intercept - self.coefficients @ self.center)
+
+    @property
+    def n_training_rows(self) -> int:
+        """How many fitted rows are among the z_j: none if k is linear."""
+        return 0 if self.kernel.linear else len(self.rows)
+
+    def state(self) -> State:
+        """Return the kernel and the arrays; linear functions by their coefficients, without rows.
+
+        Functions and similarities that Python code defines cannot be saved.
+        """
+        kernel = self.kernel
+        if kernel.name not in (*_SAVED_KERNELS, "trees"):
+            raise SavedModelError(
+                "the model's kernel",
+                "precomputed similarities" if kernel.name == "precomputed" else "a function",
+                ", ".join(_SAVED_KERNELS),
+                "fit the model on features with one of these kernels, or save labels only",
+            )
+        fields = {
+            "kernel": kernel.name,
+            "gamma": kernel.gamma,
+            "degree": kernel.degree,
+            "coef0": kernel.coef0,
+            "centered": self.center is not None,
+        }
+        weights = np.ascontiguousarray(self.coefficients.T) if kernel.linear else self.weights
+        arrays = {"weights": weights, "intercept": self.intercept}
+        if not kernel.linear:
+            arrays["rows"] = self.rows
+        if self.center is not None:
+            arrays["center"] = self.center
+        return State(fields, arrays)
+
+    @classmethod
+    def from_state(cls, state: StateReader, kernel: Kernel | None = None) -> Self:
+        """Return the functions of a file; `kernel` replaces the one that is named there."""
+        if kernel is None:
+            name = state.take("kernel", str)
+            if name not in _SAVED_KERNELS:
+                state.refuse(f"the kernel {name[:60]!r}", " or ".join(_SAVED_KERNELS))
+            gamma, degree = state.number("gamma", 0.0), state.number("degree", 0.0)
+            kernel = Kernel(name, gamma, degree, state.number("coef0"))
+        per_row = "features" if kernel.linear else "rows"
+        rows: Any = None
+        if not kernel.linear:
+            form = numbers("rows", "features", size=1e101, may_be_empty=True)
+            rows = state.array("rows", form)
+        form = numbers(per_row, "functions", size=1e150, may_be_empty=True)
+        weights = state.array("weights", form)
+        intercept = state.array("intercept", numbers("functions", size=1e150, may_be_empty=True))
+        center = None
+        if state.take("centered", bool):
+            center = state.array("center", numbers("features", size=1e100))
+        if kernel.linear:
+            rows = sparse.eye_array(len(weights), format="csr")
+        return cls(kernel, rows, weights, intercept, center)
 
 
 def resolve_kernel(kernel: Any, gamma: Any, degree: float, coef0: float, X: FloatArray) -> Kernel:

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import logsumexp, softmax
 
+from apportion._io.archive import Stored
+from apportion._io.model_state import State, StateReader
 from apportion._utils.groups import Groups
 from apportion._utils.parameters import integer, parameter_error
 from apportion._utils.typing import FloatArray
@@ -17,9 +19,15 @@ from apportion.estimators._aggregate_regression import (
     centered_totals,
     regress,
 )
-from apportion.estimators._feature_maps import Standardization, feature_maps
+from apportion.estimators._base import training_rows
+from apportion.estimators._feature_maps import (
+    Standardization,
+    feature_maps,
+    function_state,
+    restored_function,
+)
 from apportion.estimators._inductive import InductiveClassifier, known_bags
-from apportion.estimators._kernels import row_blocks
+from apportion.estimators._kernels import Expansion, row_blocks
 from apportion.supervision.bags import Bags
 
 _NAMES = ("linear", "rbf", "laplacian", "trees")
@@ -202,3 +210,22 @@ class AggregateGP(InductiveClassifier):
                 P[block] += weight * function(X[block])
         P = np.maximum(P, _LEAST_PROBABILITY)
         return np.asarray(P / P.sum(axis=1, keepdims=True))
+
+    def _state(self) -> State:
+        arrays = {**self._standardize.state(), "overall": self._overall}
+        arrays["term_weights"] = np.array([weight for weight, _ in self._terms])
+        parts = {f"term{j}": function_state(term) for j, (_, term) in enumerate(self._terms)}
+        return State({}, arrays, parts)
+
+    def _restore_state(self, state: StateReader) -> None:
+        state.lengths["functions"] = len(self.classes_)
+        self._standardize = Standardization.from_state(state)
+        self._overall = state.array("overall", Stored(("classes",), shares=True))
+        form = Stored(("terms",), least=0.0, most=1.0, may_be_empty=True)
+        weights = state.array("term_weights", form).tolist()
+        functions = [restored_function(state.part(f"term{j}")) for j in range(len(weights))]
+        self._terms = list(zip(weights, functions, strict=True))
+
+    def _rows_in_state(self) -> tuple[int, str]:
+        held = [term.n_training_rows for _, term in self._terms if isinstance(term, Expansion)]
+        return training_rows(max(held, default=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,9 +15,11 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from apportion._core.projection import reconcile
+from apportion._io.archive import numbers
+from apportion._io.model_state import State, StateReader
 from apportion._utils.parameters import integer, parameter_error, real
 from apportion._utils.typing import FloatArray, IntArray
-from apportion.estimators._base import seeded
+from apportion.estimators._base import seeded, training_rows
 from apportion.estimators._cross_fitting import (
     Folds,
     QuantileBins,
@@ -27,6 +30,7 @@ from apportion.estimators._cross_fitting import (
 )
 from apportion.estimators._inductive import InductiveClassifier
 from apportion.estimators._kernels import center_of, centered
+from apportion.estimators._rule_state import restored_rule, rule_state
 from apportion.estimators.mean_map import MeanMap
 from apportion.exceptions import users_level
 from apportion.supervision.bags import Bags
@@ -256,6 +260,21 @@ class EMLLP(InductiveClassifier):
         in_order[row_order] = self.held_out_proba_
         self.held_out_proba_ = in_order
         return in_order
+
+    def _state(self) -> State:
+        state = rule_state(self.estimator, self._rule, self._bins)
+        center = {} if self._center is None else {"center": self._center}
+        fields = {**state.fields, "centered": self._center is not None}
+        return replace(state, fields=fields, arrays={**state.arrays, **center})
+
+    def _restore_state(self, state: StateReader) -> None:
+        self._rule, self._bins = restored_rule(state, len(self.classes_))
+        self._center = None
+        if state.take("centered", bool):
+            self._center = state.array("center", numbers("features", size=1e100))
+
+    def _rows_in_state(self) -> tuple[int, str]:
+        return training_rows(0)
 
 
 def _learner(estimator: Any, n_samples: int, n_features: int) -> Any:

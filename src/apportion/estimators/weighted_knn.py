@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from apportion._core.propagation import propagator
 from apportion._core.warn import warn_of_graph
@@ -52,6 +52,8 @@ class WeightedKNN(GraphClassifier):
     >>> model.transduction_.tolist()
     [0, 0, 1, 0, 1, 1]
     """
+
+    _averages_soft_labels: ClassVar[bool] = False
 
     def __init__(
         self, graph: str | Graph = "auto", *, decode: str = "quota", random_state: Any = None

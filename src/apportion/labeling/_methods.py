@@ -94,12 +94,16 @@ def can_be_saved(estimator: BagClassifier) -> bool:
     return type(estimator) in _SAVABLE
 
 
-def graph_in(model: BagClassifier) -> Graph | None:
-    """Return the graph of a fitted model; of several methods, that of an `LPLLP`; or None."""
-    if isinstance(model, WeighingClassifier):
-        models = model.candidates_.values()
-        model = next((one for one in models if isinstance(one, LPLLP)), model)
-    return model.graph_ if isinstance(model, GraphClassifier) else None
+def graph_in(model: Any) -> Graph | None:
+    """Return the graph of a fitted model, or of the weightiest of its methods that has one."""
+    if isinstance(model, GraphClassifier):
+        return model.graph_
+    if not isinstance(model, WeighingClassifier):
+        return None
+    # Weights decide, and of equal ones the order in which the methods were asked for.
+    names = sorted(model.candidates_, key=lambda name: -model.weights_[name])
+    graphs = (graph_in(model.candidates_[name]) for name in names)
+    return next((graph for graph in graphs if graph is not None), None)
 
 
 def is_calibrated(model: Any) -> bool:

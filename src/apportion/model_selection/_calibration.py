@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, softmax, stdtr
 
+from apportion._io.archive import Stored, numbers
+from apportion._io.model_state import State, StateReader
 from apportion._utils.groups import Groups
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.supervision.bags import Bags
@@ -106,6 +108,8 @@ class Calibration:
         Calibrated probabilities of the rows that were held out.
     accuracies : ndarray of shape (n_temperatures,)
         The mean of the largest probability of a held-out row, by temperature.
+    temperatures : ndarray of shape (n_temperatures,)
+        The temperatures.
     """
 
     weights: FloatArray
@@ -113,11 +117,12 @@ class Calibration:
     log_likelihood: float
     held_out: FloatArray
     accuracies: FloatArray
+    temperatures: FloatArray = field(default_factory=lambda: TEMPERATURES)
 
     @property
     def temperature(self) -> float:
         """The posterior mean of the temperature."""
-        return float(self.weights.sum(axis=1) @ TEMPERATURES)
+        return float(self.weights.sum(axis=1) @ self.temperatures)
 
     @property
     def dispersion(self) -> float:
@@ -130,8 +135,25 @@ class Calibration:
         weights = self.weights.sum(axis=1)
         calibrated = np.zeros_like(logs)
         for t in np.flatnonzero(weights > 1e-3 * weights.max()):
-            calibrated += weights[t] * softmax(TEMPERATURES[t] * logs + self.shifts[t], axis=1)
+            calibrated += weights[t] * softmax(self.temperatures[t] * logs + self.shifts[t], axis=1)
         return np.asarray(calibrated / calibrated.sum(axis=1, keepdims=True))
+
+    def state(self) -> State:
+        """Return what new probabilities need. Later versions may compare other temperatures."""
+        keys = ("temperatures", "weights", "shifts")
+        return State(arrays={key: getattr(self, key) for key in keys})
+
+    @classmethod
+    def from_state(cls, state: StateReader) -> Calibration:
+        """Return the calibration of a file, without what is known of held-out rows."""
+        temperatures = state.array("temperatures", Stored(("temperatures",), least=0.0, most=1e3))
+        form = Stored(("temperatures", "dispersions"), least=0.0, most=1.0)
+        weights = state.array("weights", form)
+        if abs(float(weights.sum()) - 1.0) > 1e-6:
+            state.refuse_array("weights", f"a sum of {weights.sum():g}", "weights that sum to 1")
+        shifts = state.array("shifts", numbers("temperatures", "classes", size=1e9))
+        none, unknown = np.zeros((0, shifts.shape[1])), np.full(len(weights), np.nan)
+        return cls(weights, shifts, np.nan, none, unknown, temperatures)
 
 
 # Probabilities P of rows whose totals the model has not seen become P_t ∝ exp(t log P + s). The

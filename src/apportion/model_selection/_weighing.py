@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,11 +13,13 @@ from scipy.special import softmax
 from sklearn.utils import check_random_state
 
 from apportion._core.projection import reconcile
+from apportion._io.archive import Stored
 from apportion._io.class_tables import columns_for
+from apportion._io.model_state import State, StateReader
 from apportion._utils.parameters import integer
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.estimators import LPLLP
-from apportion.estimators._base import BagClassifier, all_or_nothing
+from apportion.estimators._base import BagClassifier, all_or_nothing, training_rows
 from apportion.estimators._feature_maps import Standardization
 from apportion.estimators._inductive import feature_order
 from apportion.exceptions import CandidateWarning, counted, users_level
@@ -193,6 +196,46 @@ class WeighingClassifier(BagClassifier):
                 P = columns_for(self.classes_.tolist(), model.classes_.tolist(), P)
                 average += weight * self._calibrations[name](P)
         return self._calibration(average)
+
+    def _kept(self) -> list[str]:
+        """Return the names of the candidates of nonzero weight."""
+        return [name for name, weight in self.weights_.items() if weight]
+
+    def _state(self) -> State:
+        names = self._kept()
+        standardized = [name in self._standardized for name in names]
+        weights = np.array([self.weights_[name] for name in names])
+        parts: dict[str, Any] = {"calibration": self._calibration.state()}
+        for j, name in enumerate(names):
+            parts[f"calibration{j}"] = self._calibrations[name].state()
+            parts[f"candidate{j}"] = self.candidates_[name]
+        fields = {"candidates": names, "standardized": standardized}
+        return State(fields, {**self._standardization.state(), "weights": weights}, parts)
+
+    def _restore_state(self, state: StateReader) -> None:
+        self._standardization = Standardization.from_state(state)
+        weights = state.array("weights", Stored(("candidates",), shares=True))
+        names = state.take_list("candidates", str)
+        standardized = state.take_list("standardized", bool)
+        if not len(set(names)) == len(names) == len(standardized) == len(weights):
+            state.refuse("candidates that do not fit together", f"{len(weights)} of each")
+        self.weights_ = dict(zip(names, weights.tolist(), strict=True))
+        self._standardized = set(compress(names, standardized))
+        self._calibration = Calibration.from_state(state.part("calibration"))
+        self._calibrations, self.candidates_ = {}, {}
+        for j, name in enumerate(names):
+            self._calibrations[name] = Calibration.from_state(state.part(f"calibration{j}"))
+            model = state.model(f"candidate{j}")
+            if model.n_features_in_ != state.lengths["features"]:
+                found = f"a candidate of {model.n_features_in_} features"
+                state.refuse(found, f"{state.lengths['features']}, as all have")
+            self.candidates_[name] = model
+
+    def _rows_in_state(self) -> tuple[int, str]:
+        return max(
+            (self.candidates_[name]._rows_in_state() for name in self._kept()),
+            default=training_rows(0),
+        )
 
 
 @dataclass(frozen=True)

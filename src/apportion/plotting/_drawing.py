@@ -72,21 +72,26 @@ class Display:
             ax.set_axisbelow(True)
 
     def _add_legend(
-        self, names: Iterable[Any], fills: Sequence[dict[str, Any]], title: str = ""
+        self,
+        names: Iterable[Any],
+        fills: Sequence[dict[str, Any]] = (),
+        title: str = "",
+        handles: Sequence[Any] = (),
     ) -> None:
-        """Add a legend to the right of the axes, with one fill per name."""
+        """Add a legend to the right of the axes, with one fill or one drawn handle per name."""
         from matplotlib.patches import Patch
 
+        handles = handles or [Patch(**fill) for fill in fills]
         height = self.ax_.get_window_extent().height / self.figure_.dpi
         lines = max(int(height / _LEGEND_LINE) - bool(title), 4)
         self.legend_ = self.ax_.legend(
-            [Patch(**fill) for fill in fills],
-            [str(k) for k in range(len(fills))],
+            handles,
+            [str(k) for k in range(len(handles))],
             title=title,
             loc="upper left",
             bbox_to_anchor=(1.0, 1.0),
             borderaxespad=0.6,
-            ncols=math.ceil(len(fills) / lines),
+            ncols=math.ceil(len(handles) / lines),
             frameon=False,
             fontsize=9,
             title_fontsize=9,
@@ -133,7 +138,7 @@ def class_fills(n_classes: int, *, pale: bool = False) -> list[dict[str, Any]]:
     return fills
 
 
-def fitted(model: Any, *attributes: str) -> Any:
+def fitted(model: Any, *attributes: str, such_as: str = "an LPLLP") -> Any:
     """Return the fitted estimator with the attributes, which may be in a pipeline or a search."""
     while not all(hasattr(model, name) for name in attributes):
         if hasattr(model, "best_estimator_"):
@@ -149,7 +154,7 @@ def fitted(model: Any, *attributes: str) -> Any:
                 "",
                 f"{type(model).__name__} without `{name}`",
                 "a fitted estimator that has it",
-                "fit an LPLLP, and plot it before it is saved",
+                f"fit {such_as}, and plot it before it is saved",
                 parameter="model",
             )
     return model

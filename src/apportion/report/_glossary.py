@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 
+from apportion.exceptions import plural
 
-def glossary(bag: str = "bag") -> dict[str, str]:
+
+def glossary(bag: str = "bag", *, calibrated: bool = False) -> dict[str, str]:
     """Return the terms that an analyst may not know, with their meanings.
 
     Parameters
     ----------
     bag : {"bag", "entry"}, default="bag"
         What a group of rows with known totals is called; the groups of a diary are its entries.
+    calibrated : bool, default=False
+        Whether soft labels are probabilities, because they were calibrated by held-out totals.
 
     Returns
     -------
@@ -28,7 +32,18 @@ def glossary(bag: str = "bag") -> dict[str, str]:
         "entry": "what the diary says about one period, such as a day, and the rows recorded in it",
         "mass": "how much of a row belongs to a class, from 0 to 1, which ranks rows and is not a "
         "probability of being right",
-        "confidence": "the mass of the label that the row got",
+        "probability": "of 100 rows with a probability of 0.8, about 80 should be right, as far as "
+        "held-out totals tell",
+        "confidence": f"the {'probability' if calibrated else 'mass'} of the label that the row "
+        "got",
+        "held out": f"the totals of some {plural(bag)} are kept from the methods, which predict "
+        "them",
+        "estimated accuracy": "the share of right labels, found without any true label: from how "
+        "sure the methods are, once held-out totals have shown how far that can be trusted",
+        "calibration": "probabilities are sharpened or flattened until they predict held-out "
+        "totals best",
+        "weight": "the part of a method in the average of all; the better it predicts held-out "
+        "totals, the larger it is",
         "quota": f"every {bag} gets as many rows of each class as its totals say",
         "threshold": "every row gets the class of its largest mass, whatever the totals say",
         "off totals": f"rows that would have to change class for their {bag} to meet its totals",
@@ -50,6 +65,8 @@ class Explanations:
     ----------
     bag : {"bag", "entry"}, default="bag"
         What a group of rows with known totals is called.
+    calibrated : bool, default=False
+        Whether soft labels are probabilities.
 
     Examples
     --------
@@ -58,9 +75,9 @@ class Explanations:
     (' (the mass of the label that the row got)', '')
     """
 
-    def __init__(self, bag: str = "bag") -> None:
+    def __init__(self, bag: str = "bag", *, calibrated: bool = False) -> None:
         self.bag = bag
-        self._left = glossary(bag)
+        self._left = glossary(bag, calibrated=calibrated)
 
     def __call__(self, term: str) -> str:
         """Return the meaning in parentheses, or nothing if the term was explained before."""

@@ -22,6 +22,11 @@ from apportion.labeling._summary import Run, SavedRun, fitted_run
 from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling.rows import RowLabels
 from apportion.labeling.table import LabeledTable
+from apportion.report._reliability import (
+    Reliability,
+    no_graph_in_words,
+    reliability_of,
+)
 from apportion.report._report_data import ReportData, maps_of, name_of
 from apportion.report._row_map import RowMap
 from apportion.supervision.diagnosis import Diagnosis
@@ -48,23 +53,27 @@ def contents_of_table(
         What parameters are called in notes, if not as in Python.
     """
     labels = labeled.labels
-
-    def graph_of(group: Any) -> Graph:
-        graph = graph_in(labels.models[group])
-        if graph is not None:
-            return graph
-        rows = task.rows
-        X = labeled.recipe.encode(rows.table, rows.place).rows[labels.rows[group]]
-        return choose_graph(*X.shape)[0].fit(X)
-
-    runs = {name_of(group): fitted_run(model) for group, model in labels.models.items()}
+    models = labels.models
+    runs = {name_of(group): fitted_run(model) for group, model in models.items()}
+    is_given = np.array(["given" in codes.split(";") for codes in labels.reasons.tolist()])
+    found = {
+        name_of(group): reliability_of(model, int(is_given[labels.rows[group]].sum()), names)
+        for group, model in models.items()
+    }
+    maps, left_out = maps_of(labels.rows, lambda group: graph_in(models[group]))
+    if not maps:
+        left_out = (
+            f"{no_graph_in_words(next(iter(models.values())))}: there is no map, and the verdict "
+            "does not say whether similar rows agree."
+        )
     return _contents(
         labels,
         labels.report,
-        {group: model.diagnosis_ for group, model in labels.models.items()},
+        {group: model.diagnosis_ for group, model in models.items()},
         {name: replace(run, status=rendered(run.status, names)) for name, run in runs.items()},
-        maps_of(labels.rows, graph_of),
+        (maps, left_out),
         task,
+        reliability={name: part for name, part in found.items() if part is not None},
         command=labeled.summary["command"],
         files=files,
         notes=labeled.notes,
@@ -105,7 +114,7 @@ def contents_of_saved(
     assessment = assess_saved(labels, task, run.decode)
     X = features.encode(task.rows).rows
 
-    def graph_of(group: Any) -> Graph:
+    def graph_of_group(group: Any) -> Graph:
         rows = assessment.rows[group]
         return choose_graph(len(rows), X.shape[1])[0].fit(X[rows])
 
@@ -114,7 +123,7 @@ def contents_of_saved(
         assessment.report,
         assessment.diagnoses,
         run.runs,
-        maps_of(assessment.rows, graph_of),
+        maps_of(assessment.rows, graph_of_group),
         task,
         title=title,
         command=run.command or command,
@@ -132,6 +141,7 @@ def _contents(
     maps: tuple[Mapping[str, RowMap], str],
     task: SupervisedTable,
     *,
+    reliability: Mapping[str, Reliability] | None = None,
     title: str = "",
     command: str,
     files: Iterable[Path],
@@ -160,6 +170,7 @@ def _contents(
         facts=_fingerprints(files),
         rules=tuple(rendered(rule, names) for rule in task.rules),
         notes=tuple(dict.fromkeys(texts)),
+        reliability=reliability or {},
     )
 
 

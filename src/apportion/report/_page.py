@@ -16,10 +16,11 @@ from apportion.labeling._summary import Run
 from apportion.labeling.rows import REASONS
 from apportion.report._glossary import Explanations
 from apportion.report._plot_data import plot_data, shown_bags, window_hours
+from apportion.report._reliability import estimate_in_words, method_in_words
 from apportion.report._report_data import ReportData
 from apportion.report._verdict import verdict_on
 
-_SCRIPTS = ("tools.js", "days.js", "bags.js", "map.js", "convergence.js", "page.js")
+_SCRIPTS = ("tools.js", "accuracy.js", "days.js", "bags.js", "map.js", "convergence.js", "page.js")
 
 
 def page_of(data: ReportData, facts: Mapping[str, str]) -> str:
@@ -54,7 +55,8 @@ def page_of(data: ReportData, facts: Mapping[str, str]) -> str:
     )
     sources = {name: loader.get_source(templates, name)[0] for name in (*_SCRIPTS, "report.css")}
     scripts = [str(get_plotlyjs()), "\n".join(sources[name] for name in _SCRIPTS)]
-    verdict, explain = verdict_on(data), Explanations(data.bag_word)
+    verdict = verdict_on(data)
+    explain = Explanations(data.bag_word, calibrated=data.calibrated)
     # The header always explains what a bag is.
     header = " ".join([data.bag_word, verdict.sentence, *verdict.concerns])
     return templates.get_template("report.html").render(
@@ -70,6 +72,10 @@ def page_of(data: ReportData, facts: Mapping[str, str]) -> str:
         settings=_settings(data),
         row_duration=_duration(window_hours(data.times)),
         interval=_interval,
+        held_out=any(part.totals.n_known for part in data.reliability.values()),
+        weighed=any(len(part.methods.candidates) > 1 for part in data.reliability.values()),
+        estimate_in_words=estimate_in_words,
+        method_in_words=method_in_words,
         facts=facts,
         policy=_policy(scripts),
         style=sources["report.css"],

@@ -12,6 +12,7 @@ from apportion.bag_report import BagReport
 from apportion.plotting._palette import class_styles
 from apportion.plotting._segments import Timeline, extents, timeline_of
 from apportion.plotting._window_times import SECOND, Times
+from apportion.report._reliability import Reliability
 from apportion.report._report_data import ReportData
 from apportion.report._row_map import RowMap
 
@@ -22,6 +23,8 @@ MOST_DRAWN = 4000
 """Bags that the scripts can draw."""
 
 _MOST_ENERGIES = 500
+_MOST_TOTALS, _FEWEST_TOTALS = 3000, 300
+"""Held-out totals that are drawn, of all groups together, and at least of each."""
 _LARGEST_WHOLE = 2**53
 
 
@@ -39,6 +42,11 @@ def plot_data(data: ReportData) -> dict[str, Any]:
         "classes": [
             {"name": name, "rows": n, "color": s.color, "pattern": s.pattern, "symbol": s.symbol}
             for name, n, s in zip(names, counts, class_styles(len(counts)), strict=True)
+        ],
+        "calibrated": data.calibrated,
+        "heldOut": [
+            _held_out_data(name, part, len(data.reliability))
+            for name, part in data.reliability.items()
         ],
         "timeline": lanes,
         "bags": {
@@ -69,6 +77,21 @@ def shown_bags(report: BagReport, most: int = MOST_BAGS) -> IntArray:
 def window_hours(times: Times | None) -> float | None:
     """Return the usual length of a window; None without times."""
     return None if times is None else float(np.median(times.ends - times.starts)) / SECOND / 3600.0
+
+
+def _held_out_data(name: str, part: Reliability, n_groups: int) -> dict[str, Any]:
+    """Return predicted and given totals of held-out bags; None for those that say nothing."""
+    totals = part.totals.thinned(max(_MOST_TOTALS // n_groups, _FEWEST_TOTALS))
+    positions = np.searchsorted(part.totals.bags, totals.bags)
+    return {
+        "name": name,
+        "n": len(part.totals.bags),
+        "bags": [str(part.names[k]) for k in positions],
+        "predicted": _numbers(np.where(totals.known, totals.predicted, np.nan), 2),
+        "deviation": _numbers(totals.deviation, 2),
+        "lower": _numbers(totals.lower, 2),
+        "upper": _numbers(totals.upper, 2),
+    }
 
 
 def _timeline_data(timeline: Timeline, times: Times) -> dict[str, Any]:

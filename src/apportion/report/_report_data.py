@@ -13,12 +13,13 @@ from apportion._io.label_table import joined_codes
 from apportion._utils.typing import AnyArray, IntArray
 from apportion.bag_report import BagReport
 from apportion.estimators._base import BagClassifier
-from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import counted, plural
 from apportion.graphs import Graph
+from apportion.labeling._methods import graph_in
 from apportion.labeling._summary import Run
 from apportion.labeling.rows import RowLabels, places_among, reasons_of
 from apportion.plotting._window_times import Times
+from apportion.report._reliability import Reliability
 from apportion.report._row_map import MOST_ROWS, RowMap, map_of_graph
 from apportion.supervision.diagnosis import Diagnosis
 
@@ -60,6 +61,8 @@ class ReportData:
         The rules that were used, and remarks on the input and the run.
     bag_word : {"bag", "entry"}
         What the bags are called: those of a diary are its entries.
+    reliability : dict of str to Reliability
+        What held-out totals say about the labels, by group; empty if none were held out.
     """
 
     title: str
@@ -77,6 +80,7 @@ class ReportData:
     rules: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     bag_word: str = "bag"
+    reliability: Mapping[str, Reliability] = field(default_factory=dict)
 
     @property
     def n_samples(self) -> int:
@@ -87,6 +91,12 @@ class ReportData:
     def bag_plural(self) -> str:
         """What several bags are called."""
         return plural(self.bag_word)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether soft labels are probabilities, because all were calibrated."""
+        parts = self.reliability.values()
+        return bool(parts) and all(reliability.calibrated for reliability in parts)
 
     @cached_property
     def label_codes(self) -> IntArray:
@@ -108,7 +118,8 @@ def answer_of(model: BagClassifier) -> RowLabels:
     """Return the labels of a fitted model, and the reason codes that it knows of."""
     labels, masses = model.transduction_, model.label_distributions_
     rows = np.arange(len(labels))
-    weak: Any = model.graph_.weak_rows() if isinstance(model, GraphClassifier) else ()
+    graph = graph_in(model)
+    weak: Any = () if graph is None else graph.weak_rows()
     reasons = joined_codes(
         {"tie": model.tied_, "isolated": np.isin(rows, weak), "unbagged": model.bag_codes_ < 0}
     )
@@ -117,7 +128,7 @@ def answer_of(model: BagClassifier) -> RowLabels:
 
 
 def maps_of(
-    groups: Mapping[Any, IntArray], graph_of: Callable[[Any], Graph]
+    groups: Mapping[Any, IntArray], graph_of_group: Callable[[Any], Graph | None]
 ) -> tuple[dict[str, RowMap], str]:
     """Return maps of the first groups, and a sentence on those that are left out.
 
@@ -125,19 +136,26 @@ def maps_of(
     ----------
     groups : mapping of group to ndarray
         The rows of each group.
-    graph_of : callable
-        Returns the fitted graph of a group.
+    graph_of_group : callable
+        Returns the fitted graph of a group; None if it has none.
 
     Returns
     -------
     maps : dict of str to RowMap
         The maps, by the name of the group.
     left_out : str
-        How many groups have no map, in words; empty if all have one.
+        How many groups have no map though they have a graph, in words; empty if all have one.
     """
     drawn = list(groups)[:MOST_MAPS]
     most = rows_per_map(len(drawn))
-    maps = {name_of(g): map_of_graph(graph_of(g), groups[g], most) for g in drawn}
+    graphs = {group: graph_of_group(group) for group in drawn}
+    maps = {
+        name_of(group): map_of_graph(graph, groups[group], most)
+        for group, graph in graphs.items()
+        if graph is not None
+    }
+    if not maps:
+        return {}, ""
     n_left = len(groups) - len(drawn)
     return maps, f"Maps of {counted(n_left, 'more group')} are left out." if n_left else ""
 

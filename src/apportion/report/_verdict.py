@@ -8,15 +8,18 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from apportion.exceptions import counted
+from apportion.report._reliability import accuracy_in_words, overall_estimate
 from apportion.report._report_data import ReportData
 
 # The thresholds are rules of thumb. Totals that 1 % of the rows miss are worth a look, and a tenth
 # means that totals and labels do not belong together. Reasons matter when they hold for more than
 # 5 % of the rows. An agreement of less than 0.4, where 0 is chance and 1 is perfect (as Cohen's
-# kappa, 1960), is commonly called poor to fair.
+# kappa, 1960), is commonly called poor to fair. If a quarter of the labels are wrong by the
+# estimate from held-out totals, averages of many rows may still be used; if half are, nothing.
 _OFF, _FAR_OFF = 0.01, 0.1
 _MANY_ROWS = 0.05
 _LOW_AGREEMENT = 0.4
+_WRONG, _MOSTLY_WRONG = 0.25, 0.5
 
 _ADVICE = {
     "sound": "nothing that shows without true labels speaks against them",
@@ -41,7 +44,7 @@ class Verdict:
     level : {"sound", "care", "doubt"}
         How far they can be relied on.
     sentence : str
-        The verdict.
+        The verdict; it begins with the estimated accuracy, if there is one.
     concerns : tuple of str
         What speaks against the labels, the most serious first, and what would help.
     """
@@ -67,6 +70,8 @@ def verdict_on(data: ReportData) -> Verdict:
     """Return whether the labels can be relied on, as far as this shows without true labels."""
     off, agreement = data.report.error(), agreement_of(data)
     doubts, concerns = _concerns_about_runs(data)
+    more_doubts, more_concerns = _concerns_about_accuracy(data)
+    doubts, concerns = [*more_doubts, *doubts], [*more_concerns, *concerns]
     if off > _OFF:
         (doubts if off > _FAR_OFF else concerns).append(
             f"{off:.1%} of the rows in {data.bag_plural} are off their {data.bag_word}'s totals: "
@@ -82,8 +87,9 @@ def verdict_on(data: ReportData) -> Verdict:
     if off < 5e-4:  # 0.0% in print
         kept = f"every {data.bag_word} keeps its totals"
     similar = "" if agreement is None else f", and {agreement.share:.0%} of their neighbors agree"
+    accuracy = accuracy_in_words(data.reliability, data.bag_word)
     sentence = f"{count} rows have a label, {kept}{similar}: {_ADVICE[level]}."
-    return Verdict(level, sentence, (*doubts, *concerns))
+    return Verdict(level, f"{accuracy} {sentence}".lstrip(), (*doubts, *concerns))
 
 
 def agreement_of(data: ReportData) -> Agreement | None:
@@ -103,6 +109,25 @@ def agreement_of(data: ReportData) -> Agreement | None:
         return None
     shares = np.bincount(codes[codes >= 0]) / (codes >= 0).sum()
     return Agreement(same / total, float((shares**2).sum()))
+
+
+def _concerns_about_accuracy(data: ReportData) -> tuple[list[str], list[str]]:
+    """Return what the estimated accuracy says against the labels: doubts, and concerns.
+
+    Too few bags to hold any out say nothing against the labels; totals that leave the accuracy
+    open do.
+    """
+    estimate, _ = overall_estimate(data.reliability)
+    if estimate is not None and estimate.value is not None:
+        wrong = 1.0 - estimate.value
+        text = [f"About {wrong:.0%} of the labels are wrong, as far as held-out totals tell."]
+        return (text, []) if wrong > _MOSTLY_WRONG else ([], text if wrong > _WRONG else [])
+    if not data.calibrated:
+        return [], []
+    return [], [
+        "The totals leave open how many labels are right: compare some with the truth, or give "
+        f"totals of more {data.bag_plural}."
+    ]
 
 
 def _concerns_about_runs(data: ReportData) -> tuple[list[str], list[str]]:

@@ -14,12 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from apportion._io.atomic_write import replacing, require_writable
 from apportion.estimators._base import BagClassifier
-from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import SupervisionError, hint, name_some
 from apportion.graphs import KNNGraph
+from apportion.labeling._methods import graph_in
 from apportion.labeling._summary import fitted_run as run_of
 from apportion.plotting._window_times import require_lengths, times_from
 from apportion.report._page import page_of, require_tools
+from apportion.report._reliability import no_graph_in_words, reliability_of
 from apportion.report._report_data import ReportData, answer_of
 from apportion.report._row_map import RowMap, map_of_graph
 
@@ -41,8 +42,9 @@ def write_report(
 ) -> Path:
     """Write a report of a fitted model to one HTML file, which can be read without a network.
 
-    The page contains a verdict on the labels, the days of every participant if times are passed,
-    given and assigned totals, what the totals tell apart, a map of the rows with their neighbors,
+    The page contains a verdict on the labels, how right they are if the model estimates that
+    (`AutoLLP`, `CalibratedLLP`), the days of every participant if times are passed, given and
+    assigned totals, what the totals tell apart, a map of the rows with their neighbors,
     the convergence, and the settings. It shows labels and totals of the rows, and features only as
     coordinates on the map: share it as carefully as the labels. It needs `apportion[report]`.
 
@@ -109,8 +111,9 @@ def write_report(
     require_tools()
     require_writable(Path(path), force=True)
     maps: dict[str, RowMap] = {}
-    if isinstance(model, GraphClassifier):
-        maps[""] = map_of_graph(model.graph_)
+    graph, reliability = graph_in(model), reliability_of(model)
+    if graph is not None:
+        maps[""] = map_of_graph(graph)
     elif X is not None:
         maps[""] = map_of_graph(KNNGraph().fit(model._checked_rows(X, reset=False)))
     method = type(model).__name__
@@ -123,9 +126,10 @@ def write_report(
         runs={"": run_of(model)},
         times=None if start is None else times_from(start, end, window, participants),
         maps=maps,
-        no_map="" if maps else f"{method} keeps no graph of the rows: pass X for a map.",
+        no_map="" if maps else f"{no_graph_in_words(model)}: pass X for a map.",
         names=None if names is None else np.array([str(name) for name in names], dtype=object),
         notes=tuple(notes),
+        reliability={} if reliability is None else {"": reliability},
     )
     return write_page(data, path, force=True)
 

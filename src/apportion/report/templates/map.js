@@ -98,7 +98,7 @@ function showRow(at) {
     make("th", { scope: "col", class: index < 3 ? "words" : "number" }, text))));
   const reason = shown.reason[at] ? ` Reason codes: ${shown.reason[at].replaceAll(";", ", ")}.` : "";
   element("map-detail").replaceChildren(
-    make("p", {}, make("strong", {}, `Row ${shown.row[at]}: ${className(shown.label[at])}`), `, ${bag}. Soft label: ${masses.join(", ") || "–"}. `,
+    make("p", {}, make("strong", {}, `Row ${shown.row[at]}: ${className(shown.label[at])}`), `, ${bag}. ${report.calibrated ? "Probabilities" : "Soft label"}: ${masses.join(", ") || "–"}. `,
       near.length ? `${agree} of its ${near.length} most similar rows have the same label.` : "It has no similar row.", reason),
     ...(near.length ? [make("table", {}, head, body)] : []),
   );

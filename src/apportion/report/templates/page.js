@@ -22,7 +22,7 @@ function resizeForPaper(printing) {
   for (const id of plots.keys()) {
     const box = element(id);
     const beside = box.closest(".beside") && !box.closest(".several");
-    const part = !beside ? 1 : id === "totals" ? 2 / 7 : id === "map-plot" ? 2 / 3 : 5 / 7;
+    const part = !beside ? 1 : id === "totals" ? 2 / 7 : ["map-plot", "calibration-plot"].includes(id) ? 2 / 3 : 5 / 7;
     const onScreen = Number(box.dataset.height);
     const height = printing ? Math.min(PRINTED_SCALE * onScreen, PRINTED_HEIGHT) : onScreen;
     const width = printing ? Math.floor(part * PRINTED_WIDTH) - (beside ? 8 : 0) : undefined;
@@ -45,4 +45,4 @@ initFilter();
 initTables();
 window.addEventListener("beforeprint", () => resizeForPaper(true));
 window.addEventListener("afterprint", () => resizeForPaper(false));
-drawInOrder([...(report.timeline ? [initDays] : []), initBags, initMap, initConvergence]);
+drawInOrder([initAccuracy, ...(report.timeline ? [initDays] : []), initBags, initMap, initConvergence]);
