@@ -21,10 +21,10 @@ from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, joined_reports, report_bags
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
-from apportion.exceptions import SupervisionError, message_of
+from apportion.exceptions import CandidateWarning, SupervisionError, message_of
 from apportion.graphs import KNNGraph
 from apportion.labeling._methods import graph_in, is_calibrated, resolved_method
-from apportion.model_selection._weighing import SEE_WARNINGS
+from apportion.model_selection._weighing import SEE_WARNINGS, WeighingClassifier
 from apportion.supervision.bags import match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
 from apportion.supervision.totals import Totals
@@ -369,10 +369,12 @@ def _fit(
     notes = [message_of(warning.message) for warning in caught]
     if isinstance(model, GraphClassifier) and not isinstance(model.graph_, KNNGraph):
         notes.insert(0, model.graph_choice_)
-    report = getattr(model, "candidate_report_", None)
-    left_out = {} if report is None else report.left_out
-    unexplained = {name: why for name, why in left_out.items() if why != SEE_WARNINGS}
-    notes += [f"{name} was left out: it {why}" for name, why in unexplained.items()]
+    if isinstance(model, WeighingClassifier):
+        report = model.candidate_report_
+        left_out = {name: why for name, why in report.left_out.items() if why != SEE_WARNINGS}
+        notes += [f"{name} was left out: it {why}" for name, why in left_out.items()]
+        if not any(isinstance(warning.message, CandidateWarning) for warning in caught):
+            notes += [report.reason] * bool(report.reason)
     return model, notes
 
 
