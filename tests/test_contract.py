@@ -75,10 +75,12 @@ ESTIMATORS = {
     ),
 }
 FORESTS = ["EMLLP forest", "EMLLP cross-fitted"]
+BY_HASH = [*FORESTS, "AutoLLP", "CalibratedLLP"]
+"""They draw rows, or deal bags to folds, in the order of the rows' hashes."""
 KEEPS_COUNTS = [name for name in ESTIMATORS if ESTIMATORS[name].decode == "quota"]
 KEEPS_TOTALS = [name for name in ESTIMATORS if name not in ("LabelPropagation", "WeightedKNN")]
 INVENTS_CLUSTERS = ["PropSVM", "PropSVM linear", *FORESTS]
-IN_UNITS_OF_X = ["LPLLP rbf", "PropSVM linear", *FORESTS]
+IN_UNITS_OF_X = ["LPLLP rbf", "PropSVM linear", *BY_HASH]
 """γ of this graph, C of a linear machine and a forest's smallest split have the unit of X."""
 
 every_estimator = pytest.mark.parametrize("name", ESTIMATORS)
@@ -174,8 +176,8 @@ def test_permuting_rows_and_bags_where_many_bags_hold_the_same_rows(name):
     "offset", [2.0**24, 1.7e9, [1.7e9, 0.0]], ids=["2**24", "epoch", "one column"]
 )
 def test_translation_changes_no_label(name, offset):
-    if name in FORESTS:
-        pytest.skip("a forest draws its rows in the order of their hashes")
+    if name in BY_HASH:
+        pytest.skip("rows or folds are drawn in the order of the rows' hashes")
     X, new, bags, totals = groups_apart(3)
     model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
     moved = clone(ESTIMATORS[name]).fit(X + offset, bags=bags, proportions=totals)
