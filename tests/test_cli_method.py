@@ -198,7 +198,7 @@ def test_auto_weighs_all_methods_and_says_how_right_it_is(weeks):
     assert 0.85 < estimate["low"] <= estimate["value"] <= estimate["high"] <= 1
     assert summary["models"]["all"]["estimated_accuracy"] == summary["estimated_accuracy"]
     assert f"estimated accuracy, labels in this table: {estimate['value']:.2f}" in said
-    assert "confidence: the probability that the label is right" in said
+    assert "confidence: the probability of the label that the row got" in said
     assert "not a probability" not in said
     assert candidates[0]["name"] in said
 

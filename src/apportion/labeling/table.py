@@ -24,7 +24,12 @@ from apportion.labeling._features import TableFeatures, learn_features, missing_
 from apportion.labeling._methods import can_be_saved, name_of_method, resolved_method
 from apportion.labeling._output_tables import episodes_table, labeled_table, written_times
 from apportion.labeling._source import SourceTable
-from apportion.labeling._summary import method_notes, run_summary, uncertain_notes
+from apportion.labeling._summary import (
+    PROBABILITY,
+    method_notes,
+    run_summary,
+    uncertain_notes,
+)
 from apportion.labeling._supervised import NONWEAR, RowTimes, SupervisedTable
 from apportion.labeling._supervision import Graphs, supervised_table
 from apportion.labeling.rows import LabeledRows, RowLabels, label_rows
@@ -167,8 +172,9 @@ class LabeledTable(PredictedTable):
             "recipe": self.recipe.to_json(),
             "apportion": version("apportion"),
             "nonwear": self.nonwear,
-            "confidence": self.summary["confidence"],
         }
+        if self.summary["confidence"] == PROBABILITY:
+            extra["confidence"] = PROBABILITY
         if not labels_only:
             save_model(file, model, extra=extra)
             return f"{contains_rows(model)}: share it as carefully as the data"
