@@ -24,7 +24,9 @@ from apportion import (
     LPLLP,
     AggregateGP,
     AnchorGraph,
+    AutoLLP,
     BagDesignWarning,
+    CalibratedLLP,
     CountLogistic,
     InvCal,
     KNNGraph,
@@ -65,6 +67,8 @@ ESTIMATORS = {
     "AggregateGP": AggregateGP(n_estimators=10, random_state=0),
     "AggregateGP laplacian": AggregateGP(("linear", "laplacian"), decode="threshold"),
     "EMLLP": EMLLP(tol=1e-2, random_state=0),
+    "AutoLLP": AutoLLP(["mean-map", "inv-cal"], random_state=0),
+    "CalibratedLLP": CalibratedLLP(MeanMap(), random_state=0),
     "EMLLP forest": EMLLP(RandomForestClassifier(5), max_iter=3, random_state=0),
     "EMLLP cross-fitted": EMLLP(
         ExtraTreesRegressor(5, min_samples_leaf=5), start="debiased", max_iter=2, random_state=0

@@ -505,6 +505,7 @@ CONTAINS = {
     "label propagation on anchors": "12 means of training rows",
     "mean map, rbf": "20 training rows",
     "gp": "80 training rows",
+    "auto": "80 training rows and 20 means of training rows, of which 3 equal a training row",
     "auto, by name": "80 training rows",
     "calibrated": "80 training rows",
 } | dict.fromkeys(
@@ -570,6 +571,21 @@ def test_one_class_and_two(name, n_classes):
     assert_predicts_nearly_alike(again(model), model)
 
 
+def test_functions_and_coefficients_come_back():
+    for name in ("mean map", "inv cal", "prop svm, linear"):
+        model = fitted_as(name)
+        loaded = again(model)
+        np.testing.assert_allclose(loaded.coef_, model.coef_, atol=1e-12)
+        np.testing.assert_allclose(loaded.intercept_, model.intercept_, atol=1e-12)
+    for name in ("inv cal, rbf", "prop svm"):
+        model = fitted_as(name)
+        functions = model.decision_function(new_rows())
+        np.testing.assert_allclose(again(model).decision_function(new_rows()), functions)
+    loaded = again(fitted_as("calibrated"))
+    assert isinstance(loaded.estimator_, LPLLP)
+    assert loaded.weights_ == {"LPLLP": 1.0}
+
+
 def test_features_that_are_far_from_0_or_constant():
     X, _, bags, totals = rows()
     X = np.column_stack([X[:, :2] + 1e6, np.full(80, 5.0)])
@@ -595,7 +611,12 @@ def test_trees_as_arrays_are_those_of_scikit_learn(n_outputs):
     X = rng.integers(12, size=(300, 4)).astype(np.float32)
     Y = rng.uniform(size=(300, n_outputs))
     grown = ExtraTreesRegressor(7, min_samples_leaf=2, random_state=0).fit(X, Y)
-    new = np.vstack([X, rng.uniform(-1, 13, size=(500, 4))])
+    # In single precision, 1e-12 above a threshold is at the threshold.
+    thresholds = grown.estimators_[0].tree_.threshold
+    thresholds[0] = np.float32(thresholds[0])
+    near = np.full((2, 4), thresholds[0])
+    near[1] += 1e-12
+    new = np.vstack([X, rng.uniform(-1, 13, size=(500, 4)), near])
     np.testing.assert_array_equal(Forest.of(grown).apply(new), grown.apply(new))
     predicted = grown.predict(new).reshape(len(new), -1)
     np.testing.assert_array_equal(ForestRegressor.of(grown).predict(new), predicted)

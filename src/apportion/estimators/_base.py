@@ -292,9 +292,9 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         """Store what `predict` needs, from a file; `classes_` is known."""
         raise NotImplementedError
 
-    def _rows_in_state(self) -> tuple[int, str]:
-        """Return how many training rows, or means of them, `_state` contains, and say it."""
-        raise NotImplementedError
+    def _rows_in_state(self) -> dict[str, tuple[int, str]]:
+        """Return how many "rows" or "anchors" (means of rows) `_state` contains, and in words."""
+        return {}
 
     def _check_parameters(self) -> None:
         """Raise if a parameter has a value that is not allowed."""
@@ -316,9 +316,9 @@ def seeded(estimator: Any, seed: int) -> Any:
     return estimator.set_params(**unset)
 
 
-def training_rows(n: int) -> tuple[int, str]:
-    """Return a number of training rows, and the number in words."""
-    return n, counted(n, "training row") if n else "no training rows"
+def training_rows(n: int) -> dict[str, tuple[int, str]]:
+    """Return what `_rows_in_state` does, for a state that contains so many rows."""
+    return {"rows": (n, counted(n, "training row"))} if n else {}
 
 
 def learns_from_totals(estimator: Any) -> bool:

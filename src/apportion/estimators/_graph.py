@@ -165,8 +165,9 @@ class GraphClassifier(BagClassifier):
         self._restore(self.classes_, kind.from_state(parameters, arrays), answers)
         self.graph_choice_ = state.take("graph_choice", str)
 
-    def _rows_in_state(self) -> tuple[int, str]:
-        return len(self._prototype_labels), self._storable_graph.rows_in_state()
+    def _rows_in_state(self) -> dict[str, tuple[int, str]]:
+        graph = self._storable_graph
+        return {graph.prototype_kind: (len(self._prototype_labels), graph.rows_in_state())}
 
     @property
     def _storable_graph(self) -> Graph:

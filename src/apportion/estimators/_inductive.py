@@ -150,7 +150,7 @@ class KernelClassifier(InductiveClassifier):
         state.lengths["functions"] = len(self.classes_)
         self.expansion_ = Expansion.from_state(state)
 
-    def _rows_in_state(self) -> tuple[int, str]:
+    def _rows_in_state(self) -> dict[str, tuple[int, str]]:
         return training_rows(self.expansion_.n_training_rows)
 
     def __sklearn_tags__(self) -> Tags:

@@ -226,6 +226,6 @@ class AggregateGP(InductiveClassifier):
         functions = [restored_function(state.part(f"term{j}")) for j in range(len(weights))]
         self._terms = list(zip(weights, functions, strict=True))
 
-    def _rows_in_state(self) -> tuple[int, str]:
+    def _rows_in_state(self) -> dict[str, tuple[int, str]]:
         held = [term.n_training_rows for _, term in self._terms if isinstance(term, Expansion)]
         return training_rows(max(held, default=0))

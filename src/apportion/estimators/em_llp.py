@@ -19,7 +19,7 @@ from apportion._io.archive import numbers
 from apportion._io.model_state import State, StateReader
 from apportion._utils.parameters import integer, parameter_error, real
 from apportion._utils.typing import FloatArray, IntArray
-from apportion.estimators._base import seeded, training_rows
+from apportion.estimators._base import seeded
 from apportion.estimators._cross_fitting import (
     Folds,
     QuantileBins,
@@ -272,9 +272,6 @@ class EMLLP(InductiveClassifier):
         self._center = None
         if state.take("centered", bool):
             self._center = state.array("center", numbers("features", size=1e100))
-
-    def _rows_in_state(self) -> tuple[int, str]:
-        return training_rows(0)
 
 
 def _learner(estimator: Any, n_samples: int, n_features: int) -> Any:

@@ -96,14 +96,15 @@ def estimate_accuracy(
     logs = np.log(np.clip(probabilities, 1e-6, None))
     open_rows = np.flatnonzero(bags.given < 0)
     fitted = []
-    for t in used:
+    for t in used if open_rows.size else ():
         P = softmax(TEMPERATURES[t] * logs + calibration.shifts[t], axis=1)
         under_totals = reconcile(P, bags)
         fitted.append(under_totals[open_rows, labels[open_rows]].mean())
-    return EstimatedAccuracy(
-        _estimate(calibration.accuracies[used], weights, len(probabilities)),
-        _estimate(np.array(fitted), weights, len(open_rows)),
-    )
+    of_new_rows = _estimate(calibration.accuracies[used], weights, len(probabilities))
+    if not open_rows.size:
+        reason = "the labels of all rows are given"
+        return EstimatedAccuracy(of_new_rows, Estimate(None, None, None, reason))
+    return EstimatedAccuracy(of_new_rows, _estimate(np.array(fitted), weights, len(open_rows)))
 
 
 def _estimate(accuracies: FloatArray, weights: FloatArray, n_rows: int) -> Estimate:

@@ -17,6 +17,7 @@ from apportion._io.identifiers import object_vector
 from apportion._utils.groups import balanced_folds
 from apportion._utils.progress import WEIGHING, report_progress, several_runs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
+from apportion.estimators import EMLLP
 from apportion.estimators._base import seeded
 from apportion.estimators._graph import GraphClassifier
 from apportion.estimators._inductive import feature_order
@@ -116,11 +117,11 @@ class FittedCandidate:
 
 def row_probabilities(model: Any, X: FloatArray, classes: AnyArray) -> FloatArray:
     """Return a fitted model's probabilities of the fitted rows, before or beside their totals."""
-    # Cross-fitted methods have probabilities by rules that did not see the row's bag.
-    P = getattr(model, "held_out_proba_", None)
     if isinstance(model, GraphClassifier):
         P = model.label_distributions_
-    elif P is None:
+    elif isinstance(model, EMLLP) and model.held_out_proba_ is not None:
+        P = model.held_out_proba_  # by rules that did not see the row's bag
+    else:
         P = model.predict_proba(X)
     return columns_for(classes.tolist(), model.classes_.tolist(), P)
 

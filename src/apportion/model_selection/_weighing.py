@@ -19,7 +19,7 @@ from apportion._io.model_state import State, StateReader
 from apportion._utils.parameters import integer
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.estimators import LPLLP
-from apportion.estimators._base import BagClassifier, all_or_nothing, training_rows
+from apportion.estimators._base import BagClassifier, all_or_nothing
 from apportion.estimators._feature_maps import Standardization
 from apportion.estimators._inductive import feature_order
 from apportion.exceptions import CandidateWarning, counted, users_level
@@ -231,11 +231,13 @@ class WeighingClassifier(BagClassifier):
                 state.refuse(found, f"{state.lengths['features']}, as all have")
             self.candidates_[name] = model
 
-    def _rows_in_state(self) -> tuple[int, str]:
-        return max(
-            (self.candidates_[name]._rows_in_state() for name in self._kept()),
-            default=training_rows(0),
-        )
+    def _rows_in_state(self) -> dict[str, tuple[int, str]]:
+        """Return the largest numbers of any candidate: these have most rows in common."""
+        most: dict[str, tuple[int, str]] = {}
+        for name in self._kept():
+            for kind, number in self.candidates_[name]._rows_in_state().items():
+                most[kind] = max(most.get(kind, number), number)
+        return most
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,8 @@ def contains_rows(model: BagClassifier, *, labels_only: bool = False) -> str:
     """Return in words which training rows a file of this model will contain.
 
     Models on a graph contain the rows that new ones are compared with, and kernels that are not
-    linear those of nonzero weight. Linear rules and trees contain none. Of several methods, it is
-    the one with the most rows.
+    linear those of nonzero weight. Linear rules and trees contain none. Of several methods, the
+    largest numbers are given.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def contains_rows(model: BagClassifier, *, labels_only: bool = False) -> str:
     if labels_only:
         return "no training rows"
     model_state(model)  # raises an error if the model, or a part of it, cannot be saved
-    return model._rows_in_state()[1]
+    return _in_words(model)
 
 
 def save_model(
@@ -259,12 +259,18 @@ def load_model(path: PathOrFile) -> SavedModel:
         extra = fields.take("extra", dict)
         if not fields.take("labels_only", bool):
             model = read_model(fields)
-            return SavedModel(model._rows_in_state()[1], extra, classes, model=model)
+            return SavedModel(_in_words(model), extra, classes, model=model)
         fields.lengths["classes"] = len(classes)
         arrays = fields.arrays(LABELS)
         ids = read_ids(fields)
         labels, soft = classes[arrays["labels"]], arrays["label_distributions"]
         return SavedModel("no training rows", extra, classes, True, None, ids, labels, soft)
+
+
+def _in_words(model: BagClassifier) -> str:
+    """Return which training rows the state of a model contains."""
+    words = [text for _, (_, text) in sorted(model._rows_in_state().items(), reverse=True)]
+    return " and ".join(words) or "no training rows"
 
 
 def _check_format(fields: StateReader) -> None:
