@@ -21,7 +21,7 @@ from apportion.exceptions import (
     hint,
 )
 from apportion.labeling._features import TableFeatures, learn_features, missing_notes
-from apportion.labeling._methods import can_be_saved, name_of_method, resolved_method
+from apportion.labeling._methods import name_of_method, resolved_method
 from apportion.labeling._output_tables import episodes_table, labeled_table, written_times
 from apportion.labeling._source import SourceTable
 from apportion.labeling._summary import (
@@ -166,8 +166,7 @@ class LabeledTable(PredictedTable):
             What the file contains, in words.
         """
         check_savable(self.rows, self.ids, None in self.models, labels_only=labels_only)
-        model: Any = self.models[None]
-        require_savable(model)
+        model = self.models[None]
         extra: dict[str, Any] = {
             "recipe": self.recipe.to_json(),
             "apportion": version("apportion"),
@@ -430,14 +429,6 @@ def check_savable(
         raise ValueError(hint("{labels_only} needs row ids: name their column with {id}."))
     if labels_only and ids is not None:
         rows.require_ids(ids)
-
-
-def require_savable(estimator: BagClassifier) -> None:
-    """Raise if models of this method cannot be saved."""
-    if not can_be_saved(estimator):
-        name = name_of_method(estimator)
-        facts = f"A model of the method {name!r} cannot be saved."
-        raise ValueError(Advice(facts, "Use {method:lpllp}, or save no model."))
 
 
 def require_times(rows: SourceTable, row_times: RowTimes) -> None:
