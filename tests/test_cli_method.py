@@ -198,7 +198,7 @@ def test_auto_weighs_all_methods_and_says_how_right_it_is(weeks):
     assert 0.85 < estimate["low"] <= estimate["value"] <= estimate["high"] <= 1
     assert summary["models"]["all"]["estimated_accuracy"] == summary["estimated_accuracy"]
     assert f"estimated accuracy, labels in this table: {estimate['value']:.2f}" in said
-    assert "confidence: the probability that the label is right" in said
+    assert "confidence: the probability of the label that the row got" in said
     assert "not a probability" not in said
     assert candidates[0]["name"] in said
 
@@ -253,8 +253,6 @@ def test_options_of_lpllp_do_not_go_with_other_methods(weeks):
     [
         (["--method", "magic"], "--method must be one of auto, gp, "),
         (["--jobs", 2], "--jobs is for --method auto, and --method is lpllp"),
-        (["--method", "auto", "--model", "m.zip"], "A model of the method 'auto' cannot be saved"),
-        (["--method", "gp", "--model", "m.zip"], "Use --method lpllp, or save no model"),
     ],
 )
 def test_methods_and_options_that_do_not_exist(words, says):
@@ -294,6 +292,22 @@ def test_parquet_has_the_methods_without_their_times(weeks, two_methods):
     assert set(first["candidates"][0]) == {"name", "weight", "log_likelihood", "temperature"}
     assert first["estimated_accuracy"]["new_rows"]["value"] > 0.8
     done("report", "rows.csv", *KNOWN, "--labels", "a.parquet", "-o", "a.html")
+
+
+@pytest.mark.parametrize(("method", "meaning"), [("auto", "probability"), ("mean-map", "mass")])
+def test_a_saved_model_predicts_and_says_what_its_confidence_is(
+    weeks, two_methods, method, meaning
+):
+    labeled("--method", method, "--model", "model.zip")
+    words = ("predict", "model.zip", "rows.csv", "-o", "new.csv", "--abstain-below", 0.7, "--json")
+    result = done(*words)
+    assert json.loads(result.stdout)["confidence"] == meaning
+    assert f"confidence is a {meaning}" in " ".join(result.stderr.split())
+    with open("new.csv", encoding="utf-8") as file:
+        rows = cells_of(file.read())
+    assert len(rows) == 120
+    right = [row["label"] in ("", truth) for row, truth in zip(rows, weeks, strict=True)]
+    assert np.mean(right) > 0.9
 
 
 def test_a_report_of_a_method_without_a_graph(weeks):

@@ -254,24 +254,3 @@ def test_a_method_is_given_once(rows):
     both = {"method": "gp", "estimator": LPLLP()}
     with pytest.raises(ValueError, match="pass one of them"):
         label_table(pa.table(rows), bags="day", proportions=TOTALS, **both)
-
-
-def test_a_saved_model_knows_what_its_confidence_is(rows):
-    labeled = label_table(pa.table(rows), bags="day", proportions=TOTALS)
-    for kind in ("mass", "probability"):
-        labeled.summary["confidence"] = kind
-        with open("model.zip", "wb") as file:
-            labeled.save(file)
-        predicted = predict_table("model.zip", pa.table(rows), abstain_below=0.6)
-        assert predicted.summary["confidence"] == kind
-        meaning = "a mass, which is not a probability" if kind == "mass" else "a probability"
-        assert str(predicted.notes[-1]).endswith(f"(abstain_below); confidence is {meaning}")
-
-
-def test_a_method_that_cannot_be_saved_says_so(rows, tmp_path):
-    labeled = label_table(pa.table(rows), bags="day", proportions=TOTALS, method="mean-map")
-    with (
-        open("model.zip", "wb") as file,
-        pytest.raises(ValueError, match=r"'MeanMap' cannot be saved\. Use method='lpllp'"),
-    ):
-        labeled.save(file)

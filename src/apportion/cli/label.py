@@ -35,7 +35,6 @@ from apportion.labeling.table import (
     LabeledTable,
     check_savable,
     label_supervised,
-    require_savable,
     require_times,
 )
 from apportion.model_selection._forecast import FORECAST
@@ -148,9 +147,6 @@ def _check_options(
     if more.model is not None and known.graphs == "each":
         raise CommandLineError("--model saves one model: use --graphs one.")
     calls.check_method(method)
-    if more.model is not None:
-        with calls.about_options():
-            require_savable(calls.estimator_of(method))
     tables, others = (out.output, more.episodes), [more.model]
     calls.check_files(*tables, page=more.report, others=others, inputs=known.files, force=out.force)
 

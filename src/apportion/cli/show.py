@@ -15,15 +15,12 @@ from apportion.exceptions import counted, plural
 from apportion.labeling._methods import mean_candidates
 from apportion.labeling._summary import open_rows_of
 from apportion.labeling.rows import REASONS, LabeledRows, places_among, reasons_of
-from apportion.report._glossary import Explanations
+from apportion.report._glossary import Explanations, glossary
 
 _MOST_BAGS = 12
 _LIKELIHOOD = (
     "log-likelihood: how well the method meets totals that were held out, above 0 if better than "
     "the class shares alone"
-)
-_PROBABILITY = (
-    "confidence: the probability that the label is right, calibrated by totals that were held out"
 )
 
 
@@ -32,7 +29,11 @@ def show_report(labels: LabeledRows, explain: Explanations) -> None:
     console.print()
     show_methods(labels)
     console.print(_by_class(labels, explain.bag))
-    _print_lines([_PROBABILITY] if labels.calibrated else explain.lines("confidence", "mass"))
+    if labels.calibrated:
+        meanings = glossary(explain.bag, calibrated=True)
+        _print_lines([f"{term}: {meanings[term]}" for term in ("confidence", "probability")])
+    else:
+        _print_lines(explain.lines("confidence", "mass"))
     show_bags(labels.report, explain, "; --json lists all")
     for code, count in reasons_of(labels).items():
         console.print(f"{code}, {counted(count, 'row')}: {REASONS[code]}")

@@ -26,9 +26,6 @@ METHODS = (AUTO, *NAMED)
 DEFAULT_METHOD = LP_LLP
 """The method of tables and of the command line, unless another one is asked for."""
 
-_SAVABLE = (LPLLP,)
-"""The methods whose fitted models `save_model` can write."""
-
 
 def method_named(
     name: str, *, decode: str = "quota", n_jobs: int | None = None, random_state: Any = 0
@@ -87,11 +84,6 @@ def name_of_method(method: Any) -> str:
         return method or DEFAULT_METHOD
     names = {AutoLLP: AUTO, LPLLP: LP_LLP}
     return names.get(type(method), type(method).__name__)
-
-
-def can_be_saved(estimator: BagClassifier) -> bool:
-    """Return whether a fitted model of this kind can be written to a file."""
-    return type(estimator) in _SAVABLE
 
 
 def graph_in(model: Any) -> Graph | None:

@@ -21,10 +21,15 @@ from apportion.exceptions import (
     hint,
 )
 from apportion.labeling._features import TableFeatures, learn_features, missing_notes
-from apportion.labeling._methods import can_be_saved, name_of_method, resolved_method
+from apportion.labeling._methods import name_of_method, resolved_method
 from apportion.labeling._output_tables import episodes_table, labeled_table, written_times
 from apportion.labeling._source import SourceTable
-from apportion.labeling._summary import method_notes, run_summary, uncertain_notes
+from apportion.labeling._summary import (
+    PROBABILITY,
+    method_notes,
+    run_summary,
+    uncertain_notes,
+)
 from apportion.labeling._supervised import NONWEAR, RowTimes, SupervisedTable
 from apportion.labeling._supervision import Graphs, supervised_table
 from apportion.labeling.rows import LabeledRows, RowLabels, label_rows
@@ -161,14 +166,14 @@ class LabeledTable(PredictedTable):
             What the file contains, in words.
         """
         check_savable(self.rows, self.ids, None in self.models, labels_only=labels_only)
-        model: Any = self.models[None]
-        require_savable(model)
+        model = self.models[None]
         extra: dict[str, Any] = {
             "recipe": self.recipe.to_json(),
             "apportion": version("apportion"),
             "nonwear": self.nonwear,
-            "confidence": self.summary["confidence"],
         }
+        if self.summary["confidence"] == PROBABILITY:
+            extra["confidence"] = PROBABILITY
         if not labels_only:
             save_model(file, model, extra=extra)
             return f"{contains_rows(model)}: share it as carefully as the data"
@@ -424,14 +429,6 @@ def check_savable(
         raise ValueError(hint("{labels_only} needs row ids: name their column with {id}."))
     if labels_only and ids is not None:
         rows.require_ids(ids)
-
-
-def require_savable(estimator: BagClassifier) -> None:
-    """Raise if models of this method cannot be saved."""
-    if not can_be_saved(estimator):
-        name = name_of_method(estimator)
-        facts = f"A model of the method {name!r} cannot be saved."
-        raise ValueError(Advice(facts, "Use {method:lpllp}, or save no model."))
 
 
 def require_times(rows: SourceTable, row_times: RowTimes) -> None:
