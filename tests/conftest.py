@@ -31,3 +31,13 @@ def browser():
     except NoBrowserError as reason:
         give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         give_up(str(reason))
+
+
+@pytest.fixture(autouse=True)
+def fast_method(request, monkeypatch):
+    """Label tables by one method: most tests are about files and words, and `auto` fits many.
+
+    Tests marked `default_method` see the default as it is.
+    """
+    if request.node.get_closest_marker("default_method") is None:
+        monkeypatch.setattr("apportion.labeling._methods.DEFAULT_METHOD", "lpllp")

@@ -22,7 +22,7 @@ from apportion.cli.console import OPTIONS, CommandLineError, in_options
 from apportion.cli.options import MethodOptions
 from apportion.exceptions import PARAMETERS, Advice, message_of
 from apportion.labeling import label_table
-from apportion.labeling._methods import DEFAULT_METHOD, METHODS
+from apportion.labeling._methods import METHODS
 from apportion.model_selection import _candidates
 from command_line import KNOWN, cells_of, day_files, done, refused, run, table, write
 
@@ -217,10 +217,20 @@ def test_a_single_method_by_name(weeks):
     assert "estimated accuracy" not in said
 
 
-def test_lpllp_by_name_is_the_usual_one(weeks):
-    assert DEFAULT_METHOD == "lpllp"
+@pytest.mark.default_method
+def test_auto_is_the_default_and_options_of_lpllp_imply_it(weeks, two_methods):
+    assert MethodOptions().name == "auto"
+    assert MethodOptions(alpha=0.7).name == "lpllp"
+    assert MethodOptions(method="gp").name == "gp"
+    assert labeled()[0]["method"] == "auto"
+    assert labeled("--alpha", 0.7)[0]["method"] == "lpllp"
+    table = label_table("rows.csv", bags="day", proportions="totals.csv")
+    assert table.summary["method"] == "auto"
+
+
+def test_lpllp_by_name_is_that_of_its_options(weeks):
     by_name, rows, _ = labeled("--method", "lpllp")
-    done("label", "rows.csv", *KNOWN, "-o", "plain.csv")
+    done("label", "rows.csv", *KNOWN, "--alpha", 0.5, "--graph", "knn", "-o", "plain.csv")
     with open("plain.csv", encoding="utf-8") as file:
         assert cells_of(file.read()) == rows
     assert by_name["models"]["all"]["method"] == "LPLLP"

@@ -111,18 +111,18 @@ def read_features(task: SupervisedTable, options: FeatureOptions) -> TableFeatur
 
 def check_method(method: MethodOptions) -> None:
     """Raise for values that are not allowed, and for options that do not go together."""
-    if method.method not in METHODS:
+    if method.name not in METHODS:
         raise CommandLineError(
-            f"--method must be one of {', '.join(METHODS)}. Got {method.method!r}."
+            f"--method must be one of {', '.join(METHODS)}. Got {method.name!r}."
         )
-    if method.of_lp_llp and method.method != LP_LLP:
+    if method.of_lp_llp and method.name != LP_LLP:
         names = [OPTIONS[name] for name in method.of_lp_llp]
         raise CommandLineError(
-            f"{', '.join(names)}: for --method {LP_LLP}, and --method is {method.method}. Leave "
+            f"{', '.join(names)}: for --method {LP_LLP}, and --method is {method.name}. Leave "
             f"{'it' if len(names) == 1 else 'them'} out."
         )
-    if method.jobs is not None and method.method != AUTO:
-        raise CommandLineError(f"--jobs is for --method {AUTO}, and --method is {method.method}.")
+    if method.jobs is not None and method.name != AUTO:
+        raise CommandLineError(f"--jobs is for --method {AUTO}, and --method is {method.name}.")
     if not 0 < method.alpha < 1:
         raise CommandLineError(f"--alpha must be above 0 and below 1. Got {method.alpha:g}.")
     for name, value in (("--tol", method.tol), ("--prior-weight", method.prior_weight)):
@@ -138,9 +138,9 @@ def check_method(method: MethodOptions) -> None:
 
 def estimator_of(method: MethodOptions) -> BagClassifier:
     """Return the estimator that options ask for, not fitted."""
-    if method.method != LP_LLP:
+    if method.name != LP_LLP:
         return method_named(
-            method.method, decode=method.decode, n_jobs=method.jobs, random_state=method.seed
+            method.name, decode=method.decode, n_jobs=method.jobs, random_state=method.seed
         )
     return LPLLP(
         method.graph if method.neighbors is None else KNNGraph(method.neighbors),

@@ -121,7 +121,7 @@ def label_file(
             abstain_below=out.abstain_below,
             all_columns=out.all_columns,
             command=command,
-            method=method.method,
+            method=method.name,
         )
     notes = labeled.notes[len(first_notes) :]
     print_notes(notes, out.quiet)

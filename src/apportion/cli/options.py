@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
-from apportion.labeling._methods import DEFAULT_METHOD, METHODS
+from apportion.labeling._methods import LP_LLP, METHODS, name_of_method
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -249,10 +249,11 @@ class OutputOptions(WriteOptions):
 class MethodOptions:
     """How labels are found."""
 
-    method: str = _method(
-        DEFAULT_METHOD,
+    method: str | None = _method(
+        None,
         "auto: several methods, weighed by how well they meet the totals of bags that were held "
-        f"out; it also estimates its accuracy. Or one of {', '.join(METHODS[1:])}.",
+        f"out; it also estimates its accuracy. Or one of {', '.join(METHODS[1:])}. If not given: "
+        "auto, or lpllp if one of its options is given.",
         metavar="METHOD",
     )
     jobs: int | None = _method(
@@ -282,6 +283,11 @@ class MethodOptions:
     )
     max_iter: int = _lp_llp(2000, "The most iterations of a run.", min=1)
     tol: float = _lp_llp(1e-8, "How exact soft labels are; larger is faster.", min=0.0)
+
+    @property
+    def name(self) -> str:
+        """The method: as given, or that of the options that were given."""
+        return name_of_method(LP_LLP if self.method is None and self.of_lp_llp else self.method)
 
     @property
     def of_lp_llp(self) -> dict[str, Any]:
