@@ -223,7 +223,7 @@ def test_auto_is_the_default_and_options_of_lpllp_imply_it(weeks, two_methods):
     assert MethodOptions(alpha=0.7).name == "lpllp"
     assert MethodOptions(method="gp").name == "gp"
     assert labeled()[0]["method"] == "auto"
-    assert labeled("--alpha", 0.7)[0]["method"] == "lpllp"
+    assert labeled("--alpha", 0.7, "--force")[0]["method"] == "lpllp"
     table = label_table("rows.csv", bags="day", proportions="totals.csv")
     assert table.summary["method"] == "auto"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -10,33 +9,49 @@ from sklearn.utils.validation import check_is_fitted
 
 from apportion._io.model_state import SCALARS, State, StateReader, built, described, short
 from apportion._utils.typing import AnyArray
+from apportion.estimators import (
+    EMLLP,
+    LPLLP,
+    AggregateGP,
+    CountLogistic,
+    InvCal,
+    LabelPropagation,
+    LaplacianMeanMap,
+    MeanMap,
+    PropSVM,
+    WeightedKNN,
+)
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import SAVED_GRAPHS
 from apportion.exceptions import SavedModelError
+from apportion.model_selection import AutoLLP, CalibratedLLP
 from apportion.supervision.totals import sorted_classes
 
-_PACKAGES = {
-    "estimators": (
-        "LPLLP LabelPropagation WeightedKNN AggregateGP CountLogistic EMLLP InvCal "
-        "LaplacianMeanMap MeanMap PropSVM"
-    ),
-    "model_selection": "AutoLLP CalibratedLLP",
+_KINDS: dict[str, type[BagClassifier]] = {
+    kind.__name__: kind
+    for kind in (
+        LPLLP,
+        LabelPropagation,
+        WeightedKNN,
+        AggregateGP,
+        CountLogistic,
+        EMLLP,
+        InvCal,
+        LaplacianMeanMap,
+        MeanMap,
+        PropSVM,
+        AutoLLP,
+        CalibratedLLP,
+    )
 }
-_PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names.split()}
-"""The models that can be saved. A package is imported when a model of it is saved or read."""
-
-
-def saved_kind(name: str) -> type[BagClassifier]:
-    """Return the class of a model that can be saved."""
-    kind: type[BagClassifier] = getattr(import_module(f"apportion.{_PACKAGE_OF[name]}"), name)
-    return kind
+"""The models that can be saved."""
 
 
 def require_savable(model: Any, what: str = "the model") -> None:
     """Raise an error unless a model is of a kind that can be saved, and fitted."""
     name = type(model).__name__
-    if name not in _PACKAGE_OF or type(model) is not saved_kind(name):
-        raise SavedModelError(what, name, ", ".join(_PACKAGE_OF), "fit one of these")
+    if type(model) is not _KINDS.get(name):
+        raise SavedModelError(what, name, ", ".join(_KINDS), "fit one of these")
     check_is_fitted(model, "classes_")
 
 
@@ -63,13 +78,13 @@ def read_model(state: StateReader) -> BagClassifier:
     state.lengths |= {"classes": len(classes), "features": n_features}
     fields = state.within("model")
     name = fields.take("class", str)
-    if name not in _PACKAGE_OF:
-        fields.refuse(f"the class {short(name)}", " or ".join(_PACKAGE_OF))
+    if name not in _KINDS:
+        fields.refuse(f"the class {short(name)}", " or ".join(_KINDS))
     parameters = fields.within("parameters")
     graphs: dict[str, Any] = {}
     if parameters.holds("graph", dict):
         graphs["graph"] = built(parameters.within("graph"), SAVED_GRAPHS)
-    model = built(fields, {name: saved_kind(name)}, **graphs)
+    model = built(fields, {name: _KINDS[name]}, **graphs)
     model.classes_, model.n_features_in_ = classes, n_features
     try:
         model._check_parameters()
