@@ -51,9 +51,12 @@ _NOISE = 3.0
 of weights that count log-likelihoods by K / (K + 60), 3 had the least mean regret on 15 tables of
 up to 1,000 rows in bags of 16, 64 and 256, but all were within .002."""
 
-_LEARNED = 1.0
+_LEARNED = 2.0
 """How far the log-likelihood of the average must lie above that of the class shares alone before
-its accuracy is estimated. Below, the temperature is a guess."""
+its accuracy is estimated; below, its temperature is a guess."""
+
+_LEAST_TOTALS = 10
+"""How many independent totals, of bags times classes but one, must be held out for an estimate."""
 
 _NEGLIGIBLE = 0.005
 """Candidates of less weight than this are left out of the average."""
@@ -280,12 +283,11 @@ def _by_held_out_totals(
     prior = np.array([one.candidate.prior_weight for one in fitted])
     weights = candidate_weights(log_likelihoods, prior)
     final = calibrate(np.tensordot(weights, [c.held_out for c in calibrations], axes=1), known)
-    untrusted = ""
+    untrusted, n_bags = "", counted(known.n_known, "held-out bag")
     if final.log_likelihood < _LEARNED:
-        untrusted = (
-            f"{counted(known.n_known, 'held-out bag')} cannot tell the methods from the class "
-            "shares alone"
-        )
+        untrusted = f"{n_bags} cannot tell the methods from the class shares alone"
+    elif known.n_known * (problem.bags.n_classes - 1) < _LEAST_TOTALS:
+        untrusted = f"{n_bags} are too few to tell how sure the methods may be"
     return _Weighing(weights, calibrations, final, known.rows, known.n_known, "", untrusted)
 
 
