@@ -29,6 +29,9 @@ from apportion.supervision.totals import Totals
 _MANY_ROWS = 20_000
 """Beyond this many rows, no more folds are held out than needed."""
 
+_FEW_FOLDS = 3
+"""So many folds are held out then, or fewer if there are very many bags: `_ENOUGH_BAGS`."""
+
 _ENOUGH_BAGS = 200
 """So many held-out bags tell candidates apart."""
 
@@ -164,7 +167,7 @@ def n_evaluated(folds: IntArray, bags: Bags, n_folds: int) -> int:
     if bags.n_samples <= _MANY_ROWS:
         return n_folds
     n_units = len(bags.ids) + int(((bags.codes < 0) & (bags.given >= 0)).sum())
-    return min(n_folds, -(-_ENOUGH_BAGS * n_folds // max(n_units, 1)))
+    return min(n_folds, _FEW_FOLDS, -(-_ENOUGH_BAGS * n_folds // max(n_units, 1)))
 
 
 def fit_candidates(

@@ -88,7 +88,7 @@ NAMED: Mapping[str, Callable[[], Candidate]] = dict(
         _named("mean-map-rbf", lambda: MeanMap("rbf")),
         _named("laplacian-mean-map", LaplacianMeanMap, prior_weight=_LINEAR),
         _named("count", CountLogistic, prior_weight=_LINEAR),
-        _named("count-rbf", lambda: CountLogistic("rbf")),
+        _named("count-rbf", lambda: CountLogistic("rbf"), most_rows=20_000),
         _named("inv-cal", InvCal, prior_weight=_LINEAR),
         _named("inv-cal-rbf", lambda: InvCal("rbf"), most_rows=20_000),
         _named("em", EMLLP),

@@ -30,8 +30,8 @@ class AutoLLP(WeighingClassifier):
         to estimators. Methods given by name see standardized features, clipped at three standard
         deviations; estimators see X as it is. See the user guide for all names.
     cv : int or "auto", default="auto"
-        The number of folds of whole bags. `"auto"` is 5; beyond 20,000 rows, only as many of them
-        are held out as are needed for 200 bags.
+        The number of folds of whole bags. `"auto"` is 5. Beyond 20,000 rows, at most 3 of the folds
+        are held out, and no more than are needed for 200 bags.
     decode : {"quota", "threshold"}, default="quota"
         Label the fitted rows with exactly the counts of every bag, or every row with its most
         likely class under the totals of its bag. `predict` without totals does not use it.
