@@ -8,6 +8,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from apportion.labeling import _methods
 from browser import NoBrowserError, started_browser
 
 settings.register_profile(
@@ -40,4 +41,4 @@ def fast_method(request, monkeypatch):
     Tests marked `default_method` see the default as it is.
     """
     if request.node.get_closest_marker("default_method") is None:
-        monkeypatch.setattr("apportion.labeling._methods.DEFAULT_METHOD", "lpllp")
+        monkeypatch.setattr(_methods, "DEFAULT_METHOD", "lpllp")

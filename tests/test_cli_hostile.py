@@ -811,6 +811,8 @@ def process(*words, out=subprocess.PIPE, code="", **variables):
     environment = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
     environment |= {"PYTHONDONTWRITEBYTECODE": "1", "TERM": "dumb", **variables}
     run_it = f"{code}\nfrom apportion.__main__ import main\nmain()"
+    if words[0] == "label" and "--method" not in words:
+        words = (*words, "--method", "lpllp")  # the default takes seconds
     return subprocess.Popen(
         [sys.executable, "-c", run_it, *map(str, words)],
         stdout=out,

@@ -155,16 +155,16 @@ def test_a_weight_of_no_prior_is_refused():
 
 @pytest.fixture
 def weeks():
-    """Write rows.csv and totals.csv: 120 rows of two classes in 8 bags."""
+    """Write rows.csv and totals.csv: 160 rows of two classes in 16 random bags."""
     rng = np.random.default_rng(0)
-    bags = np.arange(120) % 8
-    tv = (rng.uniform(size=120) < rng.uniform(0.1, 0.9, 8)[bags]).astype(int)
-    features = rng.normal(size=(120, 2)) + 3.0 * np.eye(2)[tv]
+    bags = np.arange(160) % 16
+    tv = rng.integers(0, 2, 160)
+    features = rng.normal(size=(160, 2)) + 3.0 * np.eye(2)[tv]
     days = [f"d{k}" for k in bags]
-    ids = [f"r{i}" for i in range(120)]
+    ids = [f"r{i}" for i in range(160)]
     x, y = features.round(3).T.tolist()
     write("rows.csv", table(id=ids, day=days, x=x, y=y))
-    counts = [np.bincount(tv[bags == k], minlength=2) for k in range(8)]
+    counts = [np.bincount(tv[bags == k], minlength=2) for k in range(16)]
     lines = [f"d{k},{a},{b}\n" for k, (a, b) in enumerate(counts)]
     write("totals.csv", f"day,sleep,tv\n{''.join(lines)}")
     return np.array(["sleep", "tv"])[tv]

@@ -330,7 +330,7 @@ def test_methods_left_out_and_warnings_are_listed_and_names_stay_text(weighed):
     noted = [replace(one, notes=("same", "A finding. A hint")) for one in others]
     first = replace(first, notes=("same", HOSTILE, hint("set {unit}")))
     left_out = {HOSTILE: f"too slow {HOSTILE}"}
-    methods = CandidateReport((first, *noted), 10, left_out=left_out)
+    methods = CandidateReport((first, *noted), 10, left_out=left_out, calibrated=True)
     model = copy(weighed)
     model.candidate_report_, model.diagnosis_ = methods, known
     part = reliability_of(model, parameters=OPTIONS)

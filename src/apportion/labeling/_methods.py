@@ -104,10 +104,11 @@ def graph_in(model: Any) -> Graph | None:
 def is_calibrated(model: Any) -> bool:
     """Return whether a fitted model's soft labels are probabilities, calibrated by held-out bags.
 
-    With too few bags to hold any out, not even those of `AutoLLP` are.
+    With too few bags to hold any out, or bags that differ in their class shares only, not even
+    those of `AutoLLP` are.
     """
     report = getattr(model, "candidate_report_", None)
-    return report is not None and report.n_held_out > 0
+    return report is not None and report.calibrated
 
 
 def candidates_in(model: BagClassifier) -> tuple[WeighedCandidate, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, softmax, stdtr
@@ -51,6 +51,8 @@ class KnownTotals:
         The class shares of all rows.
     random_bags : bool
         Whether the bags look like random draws of rows.
+    label_shift : bool
+        Whether the bags differ only in how many rows of each class they have.
     """
 
     rows: IntArray
@@ -61,6 +63,7 @@ class KnownTotals:
     labels: IntArray
     overall: FloatArray
     random_bags: bool
+    label_shift: bool
 
     @property
     def n_known(self) -> int:
@@ -88,6 +91,7 @@ def known_totals(bags: Bags, held_out: BoolArray, X: FloatArray) -> KnownTotals:
         given[labeled],
         bags.overall,
         random_bags(X, bags.groups),
+        label_shift(X, bags),
     )
 
 
@@ -128,6 +132,25 @@ class Calibration:
     def dispersion(self) -> float:
         """The posterior mean of the between-bag variance."""
         return float(self.weights.sum(axis=0) @ DISPERSIONS)
+
+    def with_shifts_for(self, probabilities: FloatArray, overall: FloatArray) -> Calibration:
+        """Return the same calibration with shifts that meet the overall shares on these rows.
+
+        Methods that did not see a bag may be biased on it. Their shifts would be wrong for a method
+        that has seen all bags.
+        """
+        logs = np.log(np.clip(probabilities, _LEAST, None))
+        shift = np.log(np.clip(overall, _LEAST, None))
+        shifts = np.empty_like(self.shifts)
+        for t, temperature in enumerate(TEMPERATURES):
+            _, shift = meet_shares(temperature * logs, overall, shift)
+            shifts[t] = shift
+        return replace(self, shifts=shifts)
+
+    def without_temperature(self, held_out: FloatArray) -> Calibration:
+        """Return a calibration of the same likelihood that leaves probabilities as they are."""
+        same = uncalibrated(held_out.shape[1])
+        return replace(same, log_likelihood=self.log_likelihood, held_out=held_out)
 
     def __call__(self, probabilities: FloatArray) -> FloatArray:
         """Return the calibrated probabilities: their mean over the posterior."""
@@ -191,7 +214,7 @@ def calibrate(probabilities: FloatArray, known: KnownTotals) -> Calibration:
         shifts.append(shift)
         accuracies.append(P.max(axis=1).mean())
         tempered.append(P)
-    prior = _log_prior(len(dispersions))
+    prior = _log_prior(known.random_bags)
     weights = softmax((log_likelihoods + prior).ravel()).reshape(log_likelihoods.shape)
     null = logsumexp((log_likelihoods + prior)[0] - logsumexp(prior[0]))
     return Calibration(
@@ -211,10 +234,17 @@ def uncalibrated(n_classes: int) -> Calibration:
     return Calibration(weights, shifts, np.nan, none, np.full(len(TEMPERATURES), np.nan))
 
 
-def _log_prior(n_dispersions: int) -> FloatArray:
+# Totals of random bags fix the temperature well, and all values are equally likely before. Between
+# bags that are not random, the errors of a method vary, and the temperature is known less: it is
+# then taken to be near 1, within a factor of 1.6 either way.
+def _log_prior(random: bool) -> FloatArray:
     """Return the logarithms of the prior of temperatures and between-bag variances."""
     prior = np.zeros((len(TEMPERATURES), len(DISPERSIONS)))
-    prior[:, n_dispersions:] = -np.inf
+    if random:
+        prior[:, 1:] = -np.inf
+    else:
+        logs = np.log(np.maximum(TEMPERATURES, TEMPERATURES[1]))
+        prior -= 0.5 * (logs[:, None] / np.log(1.6)) ** 2
     return np.asarray(prior - logsumexp(prior))
 
 
@@ -273,25 +303,41 @@ def _log_student_between(low: FloatArray, high: FloatArray) -> FloatArray:
 
 
 # If rows were dealt to bags at random, rows of one bag err independently, and a between-bag
-# variance would only be fitted to noise. The test looks at features alone: in random bags, the
-# ratio F of the features' variance between bags to that within bags has mean 1 and variance
-# 2 / (K - 1). The mean ratio over d features has the variance of `d_effective` independent ones,
-# (Σλ)² / Σλ² for the eigenvalues λ of the features' covariance.
+# variance would only be fitted to noise. If bags differ only in how many rows of each class they
+# have (label shift), a class looks alike in every bag, as mean maps assume, and the share of a
+# class among rows of equal features differs from bag to bag. Both are tested by the features alone:
+# the ratio F of their variance between bags, as far as the design does not explain it, to that
+# within bags has mean 1 and variance 2 / df if the design explains all. The mean ratio over d
+# features has the variance of `d_effective` independent ones, (Σλ)² / Σλ² for the eigenvalues λ of
+# the features' covariance.
 def random_bags(X: FloatArray, groups: Groups) -> bool:
     """Return whether bags look like random draws of rows: their feature means differ no more."""
-    inside = groups.codes >= 0
-    n, n_bags = int(inside.sum()), int((groups.sizes > 0).sum())
-    if n_bags < 2 or n <= n_bags:
+    return _explains(np.ones((groups.n_groups, 1)), X, groups)
+
+
+def label_shift(X: FloatArray, bags: Bags) -> bool:
+    """Return whether the feature means of bags differ as their class shares do, and no more."""
+    return not random_bags(X, bags.groups) and _explains(bags.shares, X, bags.groups)
+
+
+def _explains(design: FloatArray, X: FloatArray, groups: Groups) -> bool:
+    """Return whether the feature means of bags are linear in a design, but for chance."""
+    inside, present = groups.codes >= 0, groups.sizes > 0
+    design, n = design[present], int(inside.sum())
+    freedom = len(design) - int(np.linalg.matrix_rank(design)) if len(design) else 0
+    spread = X[inside].std(axis=0) if n else np.zeros(X.shape[1])
+    if freedom < 1 or n <= len(design) or not (spread > 0).any():
         return True
-    rows, codes = X[inside], groups.codes[inside]
-    varying = rows.std(axis=0) > 0
-    rows = (rows[:, varying] - rows[:, varying].mean(axis=0)) / rows[:, varying].std(axis=0)
-    if not rows.shape[1]:
-        return True
-    within_bags = Groups(codes, groups.n_groups)
-    sizes = np.maximum(within_bags.sizes, 1.0)[:, None]
-    between = (within_bags.sum(rows) ** 2 / sizes).sum(axis=0)
-    ratio = between / (n_bags - 1) / np.maximum((n - between) / (n - n_bags), 1e-12)
+    rows = X[inside][:, spread > 0]
+    rows = (rows - rows.mean(axis=0)) / spread[spread > 0]
+    codes = (np.cumsum(present) - 1)[groups.codes[inside]]
+    in_bags = Groups(codes, len(design))
+    roots = np.sqrt(in_bags.sizes)[:, None]
+    means = in_bags.sum(rows) / roots
+    coefficients = np.linalg.lstsq(roots * design, means, rcond=1e-10)[0]
+    between = ((means - roots * design @ coefficients) ** 2).sum(axis=0)
+    within = n - (means**2).sum(axis=0)
+    ratio = between / freedom / np.maximum(within / (n - len(design)), 1e-12)
     correlations = rows.T @ rows / n
     d_effective = np.trace(correlations) ** 2 / (correlations**2).sum()
-    return bool(ratio.mean() < 1.0 + _DETECTED * np.sqrt(2.0 / (n_bags - 1) / d_effective))
+    return bool(ratio.mean() < 1.0 + _DETECTED * np.sqrt(2.0 / freedom / d_effective))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, ClassVar, Self
 
@@ -51,9 +51,10 @@ _NOISE = 3.0
 of weights that count log-likelihoods by K / (K + 60), 3 had the least mean regret on 15 tables of
 up to 1,000 rows in bags of 16, 64 and 256, but all were within .002."""
 
-_LEARNED = 2.0
-"""How far the log-likelihood of the average must lie above that of the class shares alone before
-its accuracy is estimated; below, its temperature is a guess."""
+_LEARNED = 4.0
+"""How far the log-likelihood of the average must lie above that of the class shares alone. Below,
+nothing shows that the methods know more, and chance alone reaches 2 or 3: accuracies are not
+estimated, and new rows get the class shares."""
 
 _LEAST_TOTALS = 10
 """How many independent totals, of bags times classes but one, must be held out for an estimate."""
@@ -149,10 +150,10 @@ class WeighingClassifier(BagClassifier):
         bags = problem.bags
         weighed = _by_held_out_totals if held_out.any() else _without_held_out_totals
         result = weighed(fitted, problem, held_out)
+        if result.calibrated:
+            result = result.with_shifts_for(fitted, bags.overall)
         pairs = list(zip(fitted, result.weights, result.calibrations, strict=True))
-        P = np.sum(
-            [w * calibration(one.probabilities) for one, w, calibration in pairs if w], axis=0
-        )
+        P = result.average(fitted)
         F = reconcile(result.final(P), bags)
         self.classes_ = bags.classes
         by_quota = self._quota(problem.X, F, bags)
@@ -169,6 +170,7 @@ class WeighingClassifier(BagClassifier):
         log_likelihoods = [calibration.log_likelihood for calibration in result.calibrations]
         self.held_out_log_likelihood_ = dict(zip(names, log_likelihoods, strict=True))
         self._calibration = result.final
+        self._shares = None if result.learned else bags.overall
         used = [(one, calibration) for one, weight, calibration in pairs if weight]
         self.candidates_ = {one.candidate.name: one.model for one, _ in used}
         self._calibrations = {one.candidate.name: calibration for one, calibration in used}
@@ -186,10 +188,17 @@ class WeighingClassifier(BagClassifier):
             for one, weight, calibration in sorted(pairs, key=lambda pair: -pair[1])
         ]
         self.candidate_report_ = CandidateReport(
-            tuple(candidates), result.n_known, result.reason, left_out, forecast_seconds
+            tuple(candidates),
+            result.n_known,
+            result.reason,
+            left_out,
+            result.calibrated,
+            forecast_seconds,
         )
 
     def _soft_labels(self, X: Any) -> FloatArray:
+        if self._shares is not None:
+            return np.tile(self._shares, (len(X), 1))
         standardized = self._standardization(X)
         average = np.zeros((len(X), len(self.classes_)))
         for name, weight in self.weights_.items():
@@ -213,7 +222,10 @@ class WeighingClassifier(BagClassifier):
             parts[f"calibration{j}"] = self._calibrations[name].state()
             parts[f"candidate{j}"] = self.candidates_[name]
         fields = {"candidates": names, "standardized": standardized}
-        return State(fields, {**self._standardization.state(), "weights": weights}, parts)
+        arrays = {**self._standardization.state(), "weights": weights}
+        if self._shares is not None:
+            arrays["shares"] = self._shares
+        return State({**fields, "learned": self._shares is None}, arrays, parts)
 
     def _restore_state(self, state: StateReader) -> None:
         self._standardization = Standardization.from_state(state)
@@ -223,6 +235,9 @@ class WeighingClassifier(BagClassifier):
         if not len(set(names)) == len(names) == len(standardized) == len(weights):
             state.refuse("candidates that do not fit together", f"{len(weights)} of each")
         self.weights_ = dict(zip(names, weights.tolist(), strict=True))
+        learned = state.take("learned", bool)
+        form = Stored(("classes",), shares=True)
+        self._shares = None if learned else state.array("shares", form)
         self._standardized = set(compress(names, standardized))
         self._calibration = Calibration.from_state(state.part("calibration"))
         self._calibrations, self.candidates_ = {}, {}
@@ -263,6 +278,10 @@ class _Weighing:
         How the weights came about, if not by held-out totals.
     untrusted : str
         Why accuracies cannot be estimated; empty if they can.
+    calibrated : bool
+        Whether held-out totals fixed the temperatures.
+    learned : bool
+        Whether nothing speaks against rules for new rows.
     """
 
     weights: FloatArray
@@ -272,6 +291,21 @@ class _Weighing:
     n_known: int = 0
     reason: str = ""
     untrusted: str = ""
+    calibrated: bool = False
+    learned: bool = True
+
+    def average(self, fitted: Sequence[FittedCandidate]) -> FloatArray:
+        """Return the weighted mean of the candidates' calibrated probabilities of fitted rows."""
+        weighed = zip(fitted, self.weights, self.calibrations, strict=True)
+        return np.asarray(sum(w * c(one.probabilities) for one, w, c in weighed if w))
+
+    def with_shifts_for(self, fitted: Sequence[FittedCandidate], overall: FloatArray) -> _Weighing:
+        """Return the same weighing with class shifts for the candidates fitted to all bags."""
+        pairs = zip(fitted, self.calibrations, strict=True)
+        calibrations = [c.with_shifts_for(one.probabilities, overall) for one, c in pairs]
+        shifted = replace(self, calibrations=calibrations)
+        final = self.final.with_shifts_for(shifted.average(fitted), overall)
+        return replace(shifted, final=final)
 
 
 def _by_held_out_totals(
@@ -280,15 +314,38 @@ def _by_held_out_totals(
     known = known_totals(problem.bags, held_out, problem.standardized)
     calibrations = [calibrate(one.held_out[known.rows], known) for one in fitted]
     log_likelihoods = np.array([c.log_likelihood for c in calibrations])
-    prior = np.array([one.candidate.prior_weight for one in fitted])
-    weights = candidate_weights(log_likelihoods, prior)
-    final = calibrate(np.tensordot(weights, [c.held_out for c in calibrations], axes=1), known)
+    prior = [one.candidate.prior_weight_under(known.label_shift) for one in fitted]
+    weights = candidate_weights(log_likelihoods, np.array(prior))
+    if known.label_shift:
+        calibrations = [
+            c.without_temperature(one.held_out[known.rows])
+            for c, one in zip(calibrations, fitted, strict=True)
+        ]
+    average = np.tensordot(weights, [c.held_out for c in calibrations], axes=1)
+    final = calibrate(average, known)
     untrusted, n_bags = "", counted(known.n_known, "held-out bag")
-    if final.log_likelihood < _LEARNED:
+    learned = final.log_likelihood >= _LEARNED
+    if not learned:
         untrusted = f"{n_bags} cannot tell the methods from the class shares alone"
+    elif known.label_shift:
+        final = final.without_temperature(average)
+        untrusted = (
+            "the bags differ in their class shares beyond what the features tell, so that their "
+            "totals do not tell how sure the methods may be"
+        )
     elif known.n_known * (problem.bags.n_classes - 1) < _LEAST_TOTALS:
         untrusted = f"{n_bags} are too few to tell how sure the methods may be"
-    return _Weighing(weights, calibrations, final, known.rows, known.n_known, "", untrusted)
+    return _Weighing(
+        weights,
+        calibrations,
+        final,
+        known.rows,
+        known.n_known,
+        "",
+        untrusted,
+        calibrated=not known.label_shift,
+        learned=learned,
+    )
 
 
 # Three bags are too few to hold one out, but they can still say whether the graph knows the

@@ -55,6 +55,9 @@ class CandidateReport:
         Where the weights come from, if nothing was held out.
     left_out : dict of str to str
         The methods that were not weighed, and why.
+    calibrated : bool
+        Whether held-out totals tell how sure the methods may be, so that soft labels are
+        probabilities.
     forecast_seconds : float or None
         The time that the fits were forecast to take; None for few rows, which need no forecast.
 
@@ -71,6 +74,7 @@ class CandidateReport:
     n_held_out: int
     reason: str = ""
     left_out: dict[str, str] = field(default_factory=dict)
+    calibrated: bool = False
     forecast_seconds: float | None = None
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:

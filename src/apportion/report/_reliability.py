@@ -56,7 +56,7 @@ class Reliability:
     @property
     def calibrated(self) -> bool:
         """Whether soft labels are probabilities: calibrated by totals that were held out."""
-        return self.methods.n_held_out > 0
+        return self.methods.calibrated
 
     def why_withheld(self, estimate: Estimate, bag: str) -> str:
         """Return why an estimate is withheld, with the word that is used for a bag."""
