@@ -35,10 +35,12 @@ def browser():
 
 
 @pytest.fixture(autouse=True)
-def fast_method(request, monkeypatch):
+def fast_method(request):
     """Label tables by one method: most tests are about files and words, and `auto` fits many.
 
     Tests marked `default_method` see the default as it is.
     """
-    if request.node.get_closest_marker("default_method") is None:
-        monkeypatch.setattr(_methods, "DEFAULT_METHOD", "lpllp")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("default_method") is None:
+            patch.setattr(_methods, "DEFAULT_METHOD", "lpllp")
+        yield
