@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-quick check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-tables benchmark-report benchmark-diaries benchmark-startup picture screenshots demo-cluster benchmark-cluster clean
+.PHONY: demo test test-quick check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-tables benchmark-natural benchmark-published benchmark-report benchmark-diaries benchmark-startup picture screenshots demo-cluster benchmark-cluster clean
 
 demo: .venv/runtime
 	$(BIN)/apportion demo --force
@@ -60,6 +60,12 @@ benchmark-methods: .venv/dev
 benchmark-tables: .venv/dev
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/natural.py
+
+benchmark-natural: .venv/dev
+	$(BIN)/python benchmarks/natural.py --jobs 2
+
+benchmark-published: .venv/dev
+	$(BIN)/python benchmarks/published.py
 
 benchmark-report: .venv/dev
 	$(BIN)/python benchmarks/report.py $(if $(SPHERE),--sphere $(SPHERE))

@@ -38,6 +38,7 @@ def methods(seed: int) -> dict[str, Any]:
         EMLLP,
         LPLLP,
         AggregateGP,
+        AutoLLP,
         InvCal,
         LaplacianMeanMap,
         MeanMap,
@@ -61,6 +62,7 @@ def methods(seed: int) -> dict[str, Any]:
         "MeanMap rbf": MeanMap("rbf"),
         "LaplacianMeanMap": LaplacianMeanMap(),
         "AggregateGP": AggregateGP(random_state=seed),
+        "AutoLLP": AutoLLP(random_state=seed),
         "EMLLP": EMLLP(random_state=seed),
     }
 
@@ -174,13 +176,16 @@ def accuracy_tables(arguments: argparse.Namespace, folder: Path) -> None:
 def growth_table(arguments: argparse.Namespace, folder: Path) -> None:
     from apportion.datasets import make_drifting_clouds
 
-    print("\nCPU seconds of one fit (and peak MiB): drifting clouds of 10 features, bags of 50")
+    n_features = arguments.features
+    print(
+        f"\nCPU seconds of one fit (and peak MiB): drifting clouds, {n_features} features, bags of 50"
+    )
     print(f"{'':24}" + "".join(f"{size:>18,}" for size in arguments.sizes))
     files = {
         size: save(
             folder,
             f"clouds-{size}",
-            *make_drifting_clouds(size, size // 50, n_features=10, random_state=0),
+            *make_drifting_clouds(size, size // 50, n_features=n_features, random_state=0),
         )
         for size in arguments.sizes
     }
@@ -210,6 +215,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--limit", type=float, default=120, help="seconds for one fit")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--features", type=int, default=10, help="features of the growing clouds")
     parser.add_argument("--psvm", type=Path, default=PSVM, help="a folder with heart.mat")
     parser.add_argument("--llp-learn", help="a Python in which llp-learn is installed")
     parser.add_argument("--only", choices=["accuracy", "growth"])
