@@ -59,7 +59,6 @@ benchmark-methods: .venv/dev
 # Both resume; all of it takes hours.
 benchmark-tables: .venv/dev
 	$(BIN)/python benchmarks/tables.py
-	$(BIN)/python benchmarks/natural.py
 
 benchmark-natural: .venv/dev
 	$(BIN)/python benchmarks/natural.py --jobs 2
