@@ -177,9 +177,8 @@ def growth_table(arguments: argparse.Namespace, folder: Path) -> None:
     from apportion.datasets import make_drifting_clouds
 
     n_features = arguments.features
-    print(
-        f"\nCPU seconds of one fit (and peak MiB): drifting clouds, {n_features} features, bags of 50"
-    )
+    what = f"drifting clouds of {n_features} features, bags of 50"
+    print(f"\nCPU seconds of one fit (and peak MiB): {what}")
     print(f"{'':24}" + "".join(f"{size:>18,}" for size in arguments.sizes))
     files = {
         size: save(
