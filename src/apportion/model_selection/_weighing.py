@@ -327,6 +327,13 @@ def _by_held_out_totals(
     learned = final.log_likelihood >= _LEARNED
     if not learned:
         untrusted = f"{n_bags} cannot tell the methods from the class shares alone"
+        warnings.warn(
+            f"{untrusted}: new rows get the class shares, and the labels of the fitted rows rest "
+            "on their totals and on what the methods assume. Give more or smaller bags, or some "
+            "labels.",
+            CandidateWarning,
+            stacklevel=users_level(),
+        )
     elif known.label_shift:
         final = final.without_temperature(average)
         untrusted = (
