@@ -442,3 +442,34 @@ def test_hostile_probabilities_stay_probabilities(seed, n_classes, n_bags):
         assert np.isfinite(calibrated).all()
         assert calibrated.sum(axis=1) == pytest.approx(np.ones(len(P)))
         assert (calibrated >= 0).all()
+
+
+def test_label_shift_is_told_from_random_bags_and_from_drift():
+    rng = np.random.default_rng(0)
+    shares = np.repeat(rng.uniform(0.1, 0.9, 30), 40)
+    y = (rng.random(1200) < shares).astype(int)
+    bags = np.repeat(np.arange(30), 40)
+    matched = match_bags(1200, None, bags, Totals.from_labels(y, bags))
+    X = rng.standard_normal((1200, 4)) + 1.5 * y[:, None]
+    assert calibration.label_shift(X, matched)
+    drift = np.repeat(rng.standard_normal((30, 4)), 40, axis=0)
+    assert not calibration.label_shift(X + drift, matched)
+    dealt = match_bags(1200, None, bags, Totals.from_labels(y[rng.permutation(1200)], bags))
+    assert not calibration.label_shift(rng.standard_normal((1200, 4)), dealt)
+    model = AutoLLP(("mean-map", "gp"), random_state=0)
+    model.fit(X, bags=bags, proportions=Totals.from_labels(y, bags))
+    assert model.weights_["mean-map"] > 0.8
+    assert "class shares beyond" in model.estimated_accuracy_.new_rows.reason
+    assert not model.candidate_report_.calibrated
+
+
+def test_new_rows_get_the_class_shares_if_nothing_was_learned():
+    rng = np.random.default_rng(7)
+    X, _, bags, totals = columns()
+    with pytest.warns(CandidateWarning, match="cannot tell the methods from the class shares"):
+        model = AutoLLP([Oracle(0), Oracle(1)]).fit(
+            rng.standard_normal(X.shape), bags=bags, proportions=totals
+        )
+    P = model.predict_proba(X)
+    assert (P[0] == P).all()
+    assert model.bag_report_.error("quota") == 0
