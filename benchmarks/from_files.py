@@ -182,6 +182,7 @@ def label(readings: Path, words: list[str], folder: Path, limit: float | None = 
     """Run the command; return its labels and how long it took, or None beyond the time limit."""
     out = folder / "labels.parquet"
     command = [sys.executable, "-m", "apportion", "label", str(readings), *words]
+    command += ["--method", "lpllp"]
     begun = time.perf_counter()
     command += ["--output", str(out), "--force", "--json"]
     try:

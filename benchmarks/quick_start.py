@@ -34,7 +34,7 @@ def main() -> None:
         folder = Path(name)
         home = make_smart_home(7, 3, seed=asked.seed, minutes=5)
         home.write(folder)
-        apportion(folder, "label windows.csv --diary diary.csv --output labels.csv")
+        apportion(folder, "label windows.csv --diary diary.csv --method lpllp --output labels.csv")
         labels, confidence = answer(folder / "labels.csv")
         labeled = np.isfinite(confidence)
         shown("before", labels == home.reported, labeled)
@@ -45,7 +45,10 @@ def main() -> None:
             f"# the {asked.windows} windows of lowest confidence are looked at: {wrong} are wrong"
         )
         write_corrections(folder, corrected, home.reported)
-        again = "label windows.csv --diary diary.csv --given corrected.csv --output labels-2.csv"
+        again = (
+            "label windows.csv --diary diary.csv --method lpllp --given corrected.csv "
+            "--output labels-2.csv"
+        )
         apportion(folder, again)
         after, _ = answer(folder / "labels-2.csv")
         others = labeled.copy()

@@ -68,6 +68,7 @@ def label(windows: Path, diary: Path, page: Path) -> float:
     """Label windows with a report beside the labels, and return how long that took."""
     labels = page.with_name("labels.parquet")
     words = ["--diary", diary, "--output", labels, "--report", page, "--force", "-q"]
+    words += ["--method", "lpllp"]
     command = [sys.executable, "-m", "apportion", "label", windows, *words]
     started = time.perf_counter()
     subprocess.run(list(map(str, command)), check=True)

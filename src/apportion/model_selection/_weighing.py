@@ -54,7 +54,7 @@ up to 1,000 rows in bags of 16, 64 and 256, but all were within .002."""
 _LEARNED = 4.0
 """How far the log-likelihood of the average must lie above that of the class shares alone. Below,
 nothing shows that the methods know more, and chance alone reaches 2 or 3: accuracies are not
-estimated, and new rows get the class shares."""
+estimated, and, if bags are random, new rows get the class shares."""
 
 _LEAST_TOTALS = 10
 """How many independent totals, of bags times classes but one, must be held out for an estimate."""
@@ -324,24 +324,22 @@ def _by_held_out_totals(
     average = np.tensordot(weights, [c.held_out for c in calibrations], axes=1)
     final = calibrate(average, known)
     untrusted, n_bags = "", counted(known.n_known, "held-out bag")
-    learned = final.log_likelihood >= _LEARNED
-    if not learned:
+    told = final.log_likelihood >= _LEARNED
+    # Random bags have nothing but their totals to learn from. Others differ in their features, and
+    # a few of them may have taught more than those held out can confirm.
+    learned = told or not known.random_bags
+    if not told:
         untrusted = f"{n_bags} cannot tell the methods from the class shares alone"
-        warnings.warn(
-            f"{untrusted}: new rows get the class shares, and the labels of the fitted rows rest "
-            "on their totals and on what the methods assume. Give more or smaller bags, or some "
-            "labels.",
-            CandidateWarning,
-            stacklevel=users_level(),
-        )
-    elif known.label_shift:
+    if not learned:
+        _warn_of_nothing_learned(untrusted)
+    if known.label_shift:
         final = final.without_temperature(average)
-        untrusted = (
+        untrusted = untrusted or (
             "the bags differ in their class shares beyond what the features tell, so that their "
             "totals do not tell how sure the methods may be"
         )
-    elif known.n_known * (problem.bags.n_classes - 1) < _LEAST_TOTALS:
-        untrusted = f"{n_bags} are too few to tell how sure the methods may be"
+    if known.n_known * (problem.bags.n_classes - 1) < _LEAST_TOTALS:
+        untrusted = untrusted or f"{n_bags} are too few to tell how sure the methods may be"
     return _Weighing(
         weights,
         calibrations,
@@ -381,6 +379,15 @@ def _without_held_out_totals(
     untrusted = f"{n_bags} are too few to hold any out"
     none = np.zeros(0, dtype=np.intp)
     return _Weighing(weights, [same] * len(fitted), same, none, 0, reason, untrusted)
+
+
+def _warn_of_nothing_learned(reason: str) -> None:
+    warnings.warn(
+        f"{reason}: new rows get the class shares, and the labels of the fitted rows rest on their "
+        "totals and on what the methods assume. Give more or smaller bags, or some labels.",
+        CandidateWarning,
+        stacklevel=users_level(),
+    )
 
 
 def _warn_of_few_bags(n_bags: str, n_methods: int) -> None:

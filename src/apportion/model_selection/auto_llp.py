@@ -18,10 +18,10 @@ class AutoLLP(WeighingClassifier):
     the overall class shares. The candidates are averaged with weights that fall with this
     likelihood; differences of less than 3 in the log-likelihood are taken for noise. The average is
     calibrated in the same way, reconciled with the bags and decoded. No label is looked at unless
-    it is given. If the totals do not show that the methods know more than the class shares, new
-    rows get the class shares, and a warning says so. With fewer than 5 bags none is held out: if
-    the labels of `LPLLP` are much smoother than labels under totals drawn at random, it answers
-    alone; else all candidates are averaged, and a warning says so.
+    it is given. If the totals of random bags do not show that the methods know more than the class
+    shares, new rows get the class shares, and a warning says so. With fewer than 5 bags none is
+    held out: if the labels of `LPLLP` are much smoother than labels under totals drawn at random,
+    it answers alone; else all candidates are averaged, and a warning says so.
 
     Parameters
     ----------
