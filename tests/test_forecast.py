@@ -155,7 +155,7 @@ def test_a_method_that_fails_is_told_once_and_does_not_end_the_forecast(small):
     X, _, known = some_bags()
     with pytest.warns(CandidateWarning) as caught:
         model = AutoLLP({"broken": Broken(), "rule": MeanMap()}).fit(X, **known)
-    assert len(caught) == 1
+    assert sum("broken" in str(warning.message) for warning in caught) == 1
     assert model.candidate_report_.forecast_seconds > 0
 
 
