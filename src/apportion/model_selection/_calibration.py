@@ -27,6 +27,9 @@ _LEAST = 1e-6
 _DETECTED = 3.0
 """Standard errors by which the features of bags must differ more than those of random bags."""
 
+_LEAST_FREEDOM = 5
+"""How many more bags than classes there must be to tell label shift from other differences."""
+
 _FREEDOM = 4.0
 """The degrees of freedom of Student's distribution, for bags that are not random."""
 
@@ -317,7 +320,10 @@ def random_bags(X: FloatArray, groups: Groups) -> bool:
 
 def label_shift(X: FloatArray, bags: Bags) -> bool:
     """Return whether the feature means of bags differ as their class shares do, and no more."""
-    return not random_bags(X, bags.groups) and _explains(bags.shares, X, bags.groups)
+    # With hardly more bags than classes, class shares explain any features.
+    if len(bags.ids) < bags.n_classes + _LEAST_FREEDOM or random_bags(X, bags.groups):
+        return False
+    return _explains(bags.shares, X, bags.groups)
 
 
 def _explains(design: FloatArray, X: FloatArray, groups: Groups) -> bool:
