@@ -311,8 +311,8 @@ class LPLLP(BaseEstimator):
         labels = fitted.state.here.anchors / layout.masses[:, None]
         if len(layout.classes) == 2:
             labels = np.hstack([1.0 - labels, labels])
-        answers = {"voices": labels, "overall": layout.overall}
-        model._restore(layout.classes, AnchorGraph.from_state(parameters, state), answers)
+        graph = AnchorGraph.from_state(parameters, state)
+        model._restore(layout.classes, graph, labels, layout.overall)
         model.n_features_in_ = layout.anchors.shape[1]
         if source.features is not None:
             model.feature_names_in_ = np.array(source.features, dtype=object)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -133,15 +132,13 @@ class GraphClassifier(BagClassifier):
         self._prototype_labels = graph.prototype_labels(F if averaged is None else averaged)
         self._overall = matched.overall
 
-    def _answers(self) -> dict[str, FloatArray]:
-        """Return the labels of the prototypes, and the class shares for rows without neighbors."""
-        return {"voices": self._prototype_labels, "overall": self._overall}
-
-    def _restore(self, classes: AnyArray, graph: Graph, answers: Mapping[str, FloatArray]) -> None:
+    def _restore(
+        self, classes: AnyArray, graph: Graph, prototype_labels: FloatArray, overall: FloatArray
+    ) -> None:
         """Store what `predict` needs, with a graph for new rows only."""
         self.classes_ = classes
         self.graph_ = graph
-        self._prototype_labels, self._overall = answers["voices"], answers["overall"]
+        self._prototype_labels, self._overall = prototype_labels, overall
         if graph.prototype_kind == "rows" and self._averages_soft_labels:
             self.label_distributions_ = self._prototype_labels
 
@@ -149,20 +146,19 @@ class GraphClassifier(BagClassifier):
         graph = self._storable_graph
         return State(
             {"graph_choice": self.graph_choice_, "graph": described(graph)},
-            {**graph.state(), **self._answers()},
+            {**graph.state(), "voices": self._prototype_labels, "overall": self._overall},
         )
 
     def _restore_state(self, state: StateReader) -> None:
         kind, parameters = description(state.within("graph"), SAVED_GRAPHS)
         arrays = state.arrays(kind.stored)
         # Files call the labels of the prototypes "voices", as the first version of the format did.
-        prototype_labels = Stored((kind.prototype_kind, "classes"), shares=True)
-        answers = {
-            "voices": state.array("voices", prototype_labels),
-            "overall": state.array("overall", Stored(("classes",), shares=True)),
-        }
+        form = Stored((kind.prototype_kind, "classes"), shares=True)
+        prototype_labels = state.array("voices", form)
+        overall = state.array("overall", Stored(("classes",), shares=True))
         self._asked_graph()
-        self._restore(self.classes_, kind.from_state(parameters, arrays), answers)
+        graph = kind.from_state(parameters, arrays)
+        self._restore(self.classes_, graph, prototype_labels, overall)
         self.graph_choice_ = state.take("graph_choice", str)
 
     def _rows_in_state(self) -> dict[str, tuple[int, str]]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
-from sklearn.exceptions import ConvergenceWarning
 
 from apportion._core.count_likelihood import CountLikelihood
 from apportion._utils.groups import Groups
-from apportion._utils.parameters import integer, real
+from apportion._utils.parameters import real
 from apportion._utils.typing import FloatArray
-from apportion.estimators._inductive import KernelClassifier, KnownBags, known_bags
-from apportion.estimators._kernels import Expansion, Kernel, KernelFeatures, kernel_features
-from apportion.estimators.mean_map import SoftmaxFit
-from apportion.exceptions import Advice, users_level
-from apportion.supervision.bags import Bags
+from apportion.estimators._inductive import KnownBags
+from apportion.estimators._softmax import SoftmaxClassifier, SoftmaxFit
 
 _AUTO_LOGIT = 1.5
 """How certain a typical row is by default: its logit of a class against the rest, a probability of
@@ -27,7 +22,7 @@ Adult in 30 clusters. Accuracies hardly depend on it: 1.4 to 4 differ by .01 on 
 tables."""
 
 
-class CountLogistic(KernelClassifier):
+class CountLogistic(SoftmaxClassifier):
     """CountLogistic: logistic regression whose loss is the likelihood of the bags' counts.
 
     It solves `argmin_θ,b ‖θ‖² / 2C - Σ_k log P(counts_k | p_i, i in bag k)`, where p_i are the
@@ -103,14 +98,7 @@ class CountLogistic(KernelClassifier):
     [0, 1]
     """
 
-    _allowed: ClassVar = {
-        **KernelClassifier._allowed,
-        "C": real("auto", low=0, ends="()"),
-        "overdispersion": real(low=0),
-        "max_rank": integer(1),
-        "tol": real(low=0),
-        "max_iter": integer(1),
-    }
+    _allowed: ClassVar = {**SoftmaxClassifier._allowed, "overdispersion": real(low=0)}
 
     def __init__(
         self,
@@ -139,32 +127,13 @@ class CountLogistic(KernelClassifier):
         self.decode = decode
         self.random_state = random_state
 
-    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
-        known, d = known_bags(bags), X.shape[1]
-        if kernel.linear:
-            features = KernelFeatures(X, np.arange(d), np.eye(d), 0.0)
-        else:
-            features = kernel_features(kernel, X, self.max_rank)
-        Z, pivots, V, self.unexplained_ = features
-        self.C_ = prior_variance(Z, bags.n_classes) if self.C == "auto" else float(self.C)
+    def _fit_softmax(self, Z: FloatArray, known: KnownBags, shares: FloatArray) -> SoftmaxFit:
+        self.C_ = prior_variance(Z, len(shares)) if self.C == "auto" else float(self.C)
         inside = known.groups.codes >= 0
         counts = class_counts(known, self.overdispersion)
-        fit = softmax_of_counts(
-            Z[inside], counts, bags.overall, self.C_, tol=self.tol, max_iter=self.max_iter
+        return softmax_of_counts(
+            Z[inside], counts, shares, self.C_, tol=self.tol, max_iter=self.max_iter
         )
-        if not fit.converged:
-            message = Advice(
-                f"CountLogistic did not converge within {fit.n_iter} iterations.", "{mean_map}"
-            )
-            warnings.warn(message, ConvergenceWarning, stacklevel=users_level())
-        self.n_iter_ = max(fit.n_iter, 1)
-        rows = np.eye(d) if kernel.linear else X
-        weights = np.zeros((len(rows), bags.n_classes))
-        weights[pivots] = V @ fit.coefficients.T
-        return Expansion(kernel, rows, weights, fit.intercept)
-
-    def _soft_labels(self, X: Any) -> FloatArray:
-        return np.asarray(softmax(self.expansion_(X), axis=1))
 
 
 def prior_variance(Z: FloatArray, n_classes: int) -> float:

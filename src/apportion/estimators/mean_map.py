@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
-from sklearn.exceptions import ConvergenceWarning
+from scipy.special import logsumexp
 
-from apportion._utils.parameters import integer, real
+from apportion._utils.parameters import real
 from apportion._utils.typing import FloatArray
-from apportion.estimators._inductive import KernelClassifier, KnownBags, known_bags
-from apportion.estimators._kernels import Expansion, Kernel, KernelFeatures, kernel_features
-from apportion.exceptions import Advice, users_level
+from apportion.estimators._inductive import KnownBags
+from apportion.estimators._softmax import SoftmaxClassifier, SoftmaxFit
 from apportion.supervision.bags import Bags
 
 _AUTO_PENALTY = 0.3
@@ -26,7 +23,7 @@ with an RBF kernel. Both halves were looked at together. That the penalty falls 
 its figures are no independent check."""
 
 
-class MeanMap(KernelClassifier):
+class MeanMap(SoftmaxClassifier):
     """MeanMap: logistic regression in which estimated class means stand for the labels.
 
     First, the class means are estimated from bag means m_k and proportions π_k,
@@ -107,14 +104,7 @@ class MeanMap(KernelClassifier):
 
     class_means_: FloatArray
 
-    _allowed: ClassVar = {
-        **KernelClassifier._allowed,
-        "C": real("auto", low=0, ends="()"),
-        "ridge": real(low=0),
-        "max_rank": integer(1),
-        "tol": real(low=0),
-        "max_iter": integer(1),
-    }
+    _allowed: ClassVar = {**SoftmaxClassifier._allowed, "ridge": real(low=0)}
 
     def __init__(
         self,
@@ -149,38 +139,16 @@ class MeanMap(KernelClassifier):
         if kernel.linear and center is not None:
             self.class_means_ = self.class_means_ + center
 
-    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
-        known, d = known_bags(bags), X.shape[1]
-        if kernel.linear:
-            features = KernelFeatures(X, np.arange(d), np.eye(d), 0.0)
-        else:
-            features = kernel_features(kernel, X, self.max_rank)
-        Z, pivots, V, self.unexplained_ = features
+    def _fit_softmax(self, Z: FloatArray, known: KnownBags, shares: FloatArray) -> SoftmaxFit:
         self.class_means_ = self._estimated_class_means(Z, known)
         self.C_ = default_c(Z, known) if self.C == "auto" else float(self.C)
-        fit = softmax_of_means(
-            Z, self.class_means_, bags.overall, self.C_, tol=self.tol, max_iter=self.max_iter
+        return softmax_of_means(
+            Z, self.class_means_, shares, self.C_, tol=self.tol, max_iter=self.max_iter
         )
-        if not fit.converged:
-            self._warn_unconverged("logistic regression", fit.n_iter)
-        self.n_iter_ = max(fit.n_iter, 1)
-        rows = np.eye(d) if kernel.linear else X
-        weights = np.zeros((len(rows), bags.n_classes))
-        weights[pivots] = V @ fit.coefficients.T
-        return Expansion(kernel, rows, weights, fit.intercept)
 
     def _estimated_class_means(self, Z: FloatArray, bags: KnownBags) -> FloatArray:
         """Return the class means of the features Z, one row per class."""
         return class_means(Z, bags, self.ridge)
-
-    def _warn_unconverged(self, part: str, n_iter: int) -> None:
-        name = type(self).__name__
-        facts = f"{name}'s {part} did not converge within {n_iter} iterations."
-        message = Advice(facts, "{mean_map}")
-        warnings.warn(message, ConvergenceWarning, stacklevel=users_level())
-
-    def _soft_labels(self, X: Any) -> FloatArray:
-        return np.asarray(softmax(self.expansion_(X), axis=1))
 
 
 def class_means(X: FloatArray, bags: KnownBags, ridge: float) -> FloatArray:
@@ -213,15 +181,6 @@ def default_c(X: FloatArray, bags: KnownBags) -> float:
     labeled_rows = weights @ deviations / max(1.0 - float(overall @ overall), 1e-12)
     variance = max(float(X.var(axis=0).sum()), 1e-300)
     return float(max(labeled_rows, 1.0) / (_AUTO_PENALTY * variance * len(X)))
-
-
-class SoftmaxFit(NamedTuple):
-    """Coefficients θ (n_classes × n_features), intercepts b, and how the minimization ended."""
-
-    coefficients: FloatArray
-    intercept: FloatArray
-    n_iter: int
-    converged: bool
 
 
 def softmax_of_means(

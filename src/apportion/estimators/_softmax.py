@@ -1,0 +1,72 @@
+"""The base class of the estimators whose rule is a softmax of kernel functions."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+
+from apportion._utils.parameters import integer, real
+from apportion._utils.typing import FloatArray
+from apportion.estimators._inductive import KernelClassifier, KnownBags, known_bags
+from apportion.estimators._kernels import Expansion, Kernel, KernelFeatures, kernel_features
+from apportion.exceptions import Advice, users_level
+from apportion.supervision.bags import Bags
+
+
+class SoftmaxFit(NamedTuple):
+    """Coefficients θ (n_classes × n_features), intercepts b, and how the minimization ended."""
+
+    coefficients: FloatArray
+    intercept: FloatArray
+    n_iter: int
+    converged: bool
+
+
+class SoftmaxClassifier(KernelClassifier):
+    """A rule softmax(θ·z(x) + b) on features z(x) of the kernel, or on x itself if it is linear."""
+
+    _allowed: ClassVar = {
+        **KernelClassifier._allowed,
+        "C": real("auto", low=0, ends="()"),
+        "max_rank": integer(1),
+        "tol": real(low=0),
+        "max_iter": integer(1),
+    }
+
+    C: Any
+    max_rank: int
+    tol: float
+    max_iter: int
+
+    def _fit_softmax(self, Z: FloatArray, known: KnownBags, shares: FloatArray) -> SoftmaxFit:
+        """Fit θ and b to the features Z of all rows; `shares` are the overall class shares."""
+        raise NotImplementedError
+
+    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+        known, d = known_bags(bags), X.shape[1]
+        if kernel.linear:
+            features = KernelFeatures(X, np.arange(d), np.eye(d), 0.0)
+        else:
+            features = kernel_features(kernel, X, self.max_rank)
+        Z, pivots, V, self.unexplained_ = features
+        fit = self._fit_softmax(Z, known, bags.overall)
+        if not fit.converged:
+            self._warn_unconverged("logistic regression", fit.n_iter)
+        self.n_iter_ = max(fit.n_iter, 1)
+        rows = np.eye(d) if kernel.linear else X
+        weights = np.zeros((len(rows), bags.n_classes))
+        weights[pivots] = V @ fit.coefficients.T
+        return Expansion(kernel, rows, weights, fit.intercept)
+
+    def _warn_unconverged(self, part: str, n_iter: int) -> None:
+        name = type(self).__name__
+        facts = f"{name}'s {part} did not converge within {n_iter} iterations."
+        message = Advice(facts, "{mean_map}")
+        warnings.warn(message, ConvergenceWarning, stacklevel=users_level())
+
+    def _soft_labels(self, X: Any) -> FloatArray:
+        return np.asarray(softmax(self.expansion_(X), axis=1))
