@@ -19,7 +19,7 @@ from apportion.estimators._inductive import InductiveClassifier
 from apportion.model_selection import _calibration as calibration
 from apportion.model_selection._candidate_fits import fold_of_rows, known_without
 from apportion.model_selection._candidates import NAMED, resolve_candidates
-from apportion.model_selection._weighing import candidate_weights
+from apportion.model_selection._weights import candidate_weights
 from apportion.supervision.bags import match_bags
 
 FAST = ("mean-map", "inv-cal", "lpllp")

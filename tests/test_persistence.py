@@ -1047,7 +1047,7 @@ def test_large_arrays_are_neither_written_nor_read_twice(tmp_path):
     n = 1_000_000
     graph = RBFGraph.from_state({}, {"rows": np.ones((n, 10)), "gamma": np.array(1.0)})
     model = fitted("rbf")
-    model._restore(model.classes_, graph, {"voices": np.ones((n, 2)), "overall": np.ones(2) / 2})
+    model._restore(model.classes_, graph, np.ones((n, 2)), np.ones(2) / 2)
     held = sum(array.nbytes for array in (graph.state() | model._answers()).values())
     tracemalloc.start()
     save_model(tmp_path / "model", model)

@@ -5,18 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import softmax
 
 from apportion._core.projection import reconcile
 from apportion._utils.typing import FloatArray, IntArray
-from apportion.model_selection._calibration import TEMPERATURES, Calibration
+from apportion.model_selection._calibration import Calibration
 from apportion.supervision.bags import Bags
 
 _WIDEST = 0.3
 """An interval that is wider says too little: the estimate is withheld."""
-
-_LEAST_WEIGHT = 1e-3
-"""Temperatures of less weight are left out of an interval."""
 
 
 @dataclass(frozen=True)
@@ -90,20 +86,15 @@ def estimate_accuracy(
     bags : Bags
         What is known of the fitted rows.
     """
-    weights = calibration.weights.sum(axis=1)
-    used = np.flatnonzero(weights > _LEAST_WEIGHT * weights.max())
-    weights = weights[used] / weights[used].sum()
-    logs = np.log(np.clip(probabilities, 1e-6, None))
+    weights = calibration.weights.sum(axis=1)[calibration.likely]
+    weights = weights / weights.sum()
     open_rows = np.flatnonzero(bags.given < 0)
-    fitted = []
-    for t in used if open_rows.size else ():
-        P = softmax(TEMPERATURES[t] * logs + calibration.shifts[t], axis=1)
-        under_totals = reconcile(P, bags)
-        fitted.append(under_totals[open_rows, labels[open_rows]].mean())
-    of_new_rows = _estimate(calibration.accuracies[used], weights, len(probabilities))
+    of_new_rows = _estimate(calibration.accuracies[calibration.likely], weights, len(probabilities))
     if not open_rows.size:
         reason = "the labels of all rows are given"
         return EstimatedAccuracy(of_new_rows, Estimate(None, None, None, reason))
+    under_totals = (reconcile(P, bags) for P in calibration.tempered(probabilities))
+    fitted = [P[open_rows, labels[open_rows]].mean() for P in under_totals]
     return EstimatedAccuracy(of_new_rows, _estimate(np.array(fitted), weights, len(open_rows)))
 
 

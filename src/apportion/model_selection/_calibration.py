@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -32,6 +33,9 @@ _LEAST_FREEDOM = 5
 
 _FREEDOM = 4.0
 """The degrees of freedom of Student's distribution, for bags that are not random."""
+
+_NEGLIGIBLE = 1e-3
+"""Temperatures of less weight, relative to the likeliest one, are left out of averages."""
 
 _STEPS, _SHARES_MET = 50, 1e-9
 
@@ -85,6 +89,7 @@ def known_totals(bags: Bags, held_out: BoolArray, X: FloatArray) -> KnownTotals:
     position[used] = np.arange(len(used))
     codes = np.where(given >= 0, -1, position[bags.codes[rows]])
     labeled = np.flatnonzero(given >= 0)
+    random = random_bags(X, bags.groups)
     return KnownTotals(
         rows,
         Groups(codes, len(used)),
@@ -93,8 +98,8 @@ def known_totals(bags: Bags, held_out: BoolArray, X: FloatArray) -> KnownTotals:
         labeled,
         given[labeled],
         bags.overall,
-        random_bags(X, bags.groups),
-        label_shift(X, bags),
+        random,
+        not random and _shares_explain(X, bags),
     )
 
 
@@ -145,7 +150,7 @@ class Calibration:
         logs = np.log(np.clip(probabilities, _LEAST, None))
         shift = np.log(np.clip(overall, _LEAST, None))
         shifts = np.empty_like(self.shifts)
-        for t, temperature in enumerate(TEMPERATURES):
+        for t, temperature in enumerate(self.temperatures):
             _, shift = meet_shares(temperature * logs, overall, shift)
             shifts[t] = shift
         return replace(self, shifts=shifts)
@@ -157,12 +162,21 @@ class Calibration:
 
     def __call__(self, probabilities: FloatArray) -> FloatArray:
         """Return the calibrated probabilities: their mean over the posterior."""
-        logs = np.log(np.clip(probabilities, _LEAST, None))
+        weights = self.weights.sum(axis=1)[self.likely]
+        calibrated = sum(w * P for w, P in zip(weights, self.tempered(probabilities), strict=True))
+        return np.asarray(calibrated / np.sum(calibrated, axis=1, keepdims=True))
+
+    @property
+    def likely(self) -> IntArray:
+        """The temperatures, as positions, that are not too unlikely to count."""
         weights = self.weights.sum(axis=1)
-        calibrated = np.zeros_like(logs)
-        for t in np.flatnonzero(weights > 1e-3 * weights.max()):
-            calibrated += weights[t] * softmax(self.temperatures[t] * logs + self.shifts[t], axis=1)
-        return np.asarray(calibrated / calibrated.sum(axis=1, keepdims=True))
+        return np.flatnonzero(weights > _NEGLIGIBLE * weights.max())
+
+    def tempered(self, probabilities: FloatArray) -> Iterator[FloatArray]:
+        """Yield the probabilities at each of the likely temperatures."""
+        logs = np.log(np.clip(probabilities, _LEAST, None))
+        for t in self.likely:
+            yield np.asarray(softmax(self.temperatures[t] * logs + self.shifts[t], axis=1))
 
     def state(self) -> State:
         """Return what new probabilities need. Later versions may compare other temperatures."""
@@ -320,10 +334,13 @@ def random_bags(X: FloatArray, groups: Groups) -> bool:
 
 def label_shift(X: FloatArray, bags: Bags) -> bool:
     """Return whether the feature means of bags differ as their class shares do, and no more."""
+    return not random_bags(X, bags.groups) and _shares_explain(X, bags)
+
+
+def _shares_explain(X: FloatArray, bags: Bags) -> bool:
     # With hardly more bags than classes, class shares explain any features.
-    if len(bags.ids) < bags.n_classes + _LEAST_FREEDOM or random_bags(X, bags.groups):
-        return False
-    return _explains(bags.shares, X, bags.groups)
+    enough = len(bags.ids) >= bags.n_classes + _LEAST_FREEDOM
+    return enough and _explains(bags.shares, X, bags.groups)
 
 
 def _explains(design: FloatArray, X: FloatArray, groups: Groups) -> bool:

@@ -26,6 +26,9 @@ from apportion.model_selection._candidates import Candidate
 from apportion.supervision.bags import Bags
 from apportion.supervision.totals import Totals
 
+LEAST_BAGS = 5
+"""With fewer bags, holding some out says nothing, and all candidates have the same weight."""
+
 _MANY_ROWS = 20_000
 """Beyond this many rows, no more folds are held out than needed."""
 
@@ -162,12 +165,19 @@ def fold_of_rows(X: FloatArray, bags: Bags, n_folds: int) -> IntArray:
     return np.append(folds, -1)[units]
 
 
-def n_evaluated(folds: IntArray, bags: Bags, n_folds: int) -> int:
-    """Return how many folds are held out: all, or fewer if the rows and bags are very many."""
-    if bags.n_samples <= _MANY_ROWS:
-        return n_folds
+def bag_folds(problem: Problem, n_asked: int) -> tuple[IntArray, int]:
+    """Return the fold of every row, and how many of the folds are held out.
+
+    None is held out if there are too few bags, and not all if rows and bags are very many.
+    """
+    bags = problem.bags
     n_units = len(bags.ids) + int(((bags.codes < 0) & (bags.given >= 0)).sum())
-    return min(n_folds, _FEW_FOLDS, -(-_ENOUGH_BAGS * n_folds // max(n_units, 1)))
+    n_folds = min(n_asked, n_units) if n_units >= LEAST_BAGS else 0
+    folds = fold_of_rows(problem.X, bags, max(n_folds, 1))
+    if bags.n_samples > _MANY_ROWS:
+        n_enough = -(-_ENOUGH_BAGS * n_folds // max(n_units, 1))
+        n_folds = min(n_folds, _FEW_FOLDS, n_enough)
+    return folds, n_folds
 
 
 def fit_candidates(
