@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
 
 from apportion import AutoLLP, CalibratedLLP, CandidateWarning, InvCal, MeanMap, Totals
@@ -258,12 +259,29 @@ def test_the_estimate_is_withheld_if_nothing_was_learned():
 
 def test_few_bags_are_averaged_and_this_is_said():
     X, _, bags, totals = wine(3)
-    with pytest.warns(CandidateWarning, match="3 bags are too few to hold any out: the answer is"):
+    with pytest.warns(CandidateWarning, match="3 bags are too few to hold any out; the answer is"):
         model = AutoLLP(["mean-map", "inv-cal"]).fit(X, bags=bags, proportions=totals)
     assert model.weights_ == {"mean-map": 0.5, "inv-cal": 0.5}
     assert "too few" in model.estimated_accuracy_.fitted_rows.reason
     assert np.isnan(model.held_out_proba_).all()
     assert "plain average" in str(model.candidate_report_)
+
+
+def test_few_bags_have_the_average_smoothed_on_the_graph():
+    X, _, bags, totals = wine(3)
+    with pytest.warns(CandidateWarning, match="smoothed on LPLLP's graph"):
+        model = AutoLLP(FAST, random_state=0).fit(X, bags=bags, proportions=totals)
+    assert {name for name, weight in model.weights_.items() if weight} == {"lpllp-average"}
+    smoothed = model.candidates_["lpllp-average"]
+    assert (model.transduction_ == smoothed.transduction_).all()
+    assert model.bag_report_.error("quota") == 0
+    Z = model._standardization(X)
+    rules = (MeanMap(), InvCal(), clone(smoothed).set_params(prior=None, prior_weight=None))
+    fits = [rule.fit(Z, bags=bags, proportions=totals) for rule in rules]
+    answers = [*(rule.predict_proba(Z) for rule in fits[:2]), fits[2].label_distributions_]
+    prior = np.average(answers, axis=0, weights=[0.3, 0.3, 1.0])
+    alike = clone(smoothed).set_params(prior=prior).fit(Z, bags=bags, proportions=totals)
+    assert (alike.transduction_ == model.transduction_).all()
 
 
 def test_few_bags_leave_the_answer_to_lpllp_where_its_labels_are_much_smoother():
@@ -273,6 +291,7 @@ def test_few_bags_leave_the_answer_to_lpllp_where_its_labels_are_much_smoother()
         warnings.simplefilter("error", CandidateWarning)
         model = AutoLLP(FAST, random_state=0).fit(X, bags=bags, proportions=totals)
     assert model.weights_["lpllp"] == 1
+    assert (model.transduction_ == model.candidates_["lpllp"].transduction_).all()
     assert (model.transduction_ == y).all()
     assert "answers alone" in model.candidate_report_.reason
 

@@ -116,11 +116,11 @@ class WeighingClassifier(BagClassifier):
         """Calibrate and average the candidates, and store what comes of it."""
         bags = problem.bags
         result = weigh_candidates(fitted, problem, held_out)
-        pairs = list(zip(fitted, result.weights, result.calibrations, strict=True))
-        P = result.average(fitted)
+        pairs = list(zip(result.fitted, result.weights, result.calibrations, strict=True))
+        P = result.average
         F = reconcile(result.final(P), bags)
         self.classes_ = bags.classes
-        by_quota = self._quota(problem.X, F, bags)
+        by_quota = result.own_labels or self._quota(problem.X, F, bags)
         self._store(bags, F, by_quota)
         self.held_out_proba_ = np.full(F.shape, np.nan)
         self.held_out_proba_[result.rows] = result.final.held_out
@@ -129,7 +129,7 @@ class WeighingClassifier(BagClassifier):
             if result.untrusted
             else estimate_accuracy(result.final, P, by_quota.labels, bags)
         )
-        names = [one.candidate.name for one in fitted]
+        names = [one.candidate.name for one in result.fitted]
         self.weights_ = dict(zip(names, result.weights.tolist(), strict=True))
         log_likelihoods = [calibration.log_likelihood for calibration in result.calibrations]
         self.held_out_log_likelihood_ = dict(zip(names, log_likelihoods, strict=True))

@@ -21,7 +21,7 @@ class AutoLLP(WeighingClassifier):
     it is given. If the totals of random bags do not show that the methods know more than the class
     shares, new rows get the class shares, and a warning says so. With fewer than 5 bags none is
     held out: if the labels of `LPLLP` are much smoother than labels under totals drawn at random,
-    it answers alone; else all candidates are averaged, and a warning says so.
+    it answers alone; else the average of all candidates is its prior, and a warning says so.
 
     Parameters
     ----------
