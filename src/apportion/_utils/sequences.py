@@ -74,7 +74,7 @@ class Sequences:
 
 
 def _usual_gaps(gaps: FloatArray, begins: BoolArray) -> FloatArray:
-    """Return, for each row, the median of the positive gaps of its sequence; inf if there is none."""
+    """Return the median positive gap of each row's sequence; inf if it has none."""
     sequence = np.cumsum(begins) - 1
     inner = np.flatnonzero(~begins & (gaps > 0))
     n_sequences = int(begins.sum())
