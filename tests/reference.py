@@ -423,3 +423,31 @@ def averaged_regression(kernels, bags, counts, thetas, power):
     weights /= weights.sum()
     P = np.maximum(sum(w * mean for w, mean in zip(weights, means, strict=True)), 1e-3)
     return P / P.sum(axis=1, keepdims=True), weights, np.log(np.mean(evidences))
+
+
+def smoothed_along_time(P, times, sequence, shares, change, trust):
+    """Posterior class probabilities of a chain that stays or is drawn anew, row by row.
+
+    The usual step of a sequence is the lower median of its positive gaps.
+    """
+    smoothed = np.empty_like(P)
+    for name in np.unique(sequence):
+        rows = np.flatnonzero(sequence == name)
+        rows = rows[np.argsort(times[rows], kind="stable")]
+        gaps = np.diff(times[rows])
+        positive = np.sort(gaps[gaps > 0])
+        step = positive[(len(positive) - 1) // 2] if len(positive) else np.inf
+        evidence = (P[rows] / shares) ** trust
+        stays = [(1 - change) ** max(gap / step, 1.0) for gap in gaps]
+        forward = [shares * evidence[0]]
+        for stay, e in zip(stays, evidence[1:], strict=True):
+            before = forward[-1] / forward[-1].sum()
+            forward.append((stay * before + (1 - stay) * shares) * e)
+        backward = [np.ones(P.shape[1])]
+        for stay, e in zip(stays[::-1], evidence[:0:-1], strict=True):
+            after = e * backward[-1]
+            after = after / after.sum()
+            backward.append(stay * after + (1 - stay) * (after @ shares))
+        posterior = np.array(forward) * np.array(backward[::-1])
+        smoothed[rows] = posterior / posterior.sum(axis=1, keepdims=True)
+    return smoothed

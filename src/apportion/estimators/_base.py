@@ -107,12 +107,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         X = self._checked_new_rows(X)
         if bags is None and proportions is None:
             return np.asarray(self.classes_[self._most_likely(X)])
-        matched = match_bags(_num_samples(X), None, bags, proportions, classes=self.classes_)
-        F = self._under_totals(self._soft_labels(X), matched)
-        decoded = (
-            threshold(F, matched) if self.decode == "threshold" else self._quota(X, F, matched)
-        )
-        return np.asarray(self.classes_[decoded.labels])
+        return self._decoded(X, self._soft_labels(X), bags, proportions)
 
     @with_reproducible_sums
     def predict_proba(self, X: Any, *, bags: Any = None, proportions: Any = None) -> FloatArray:
@@ -131,8 +126,19 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
             The soft labels, with columns in the order of `classes_`.
         """
         F = self._soft_labels(self._checked_new_rows(X))
-        if bags is None and proportions is None:
-            return F
+        return F if bags is None and proportions is None else self._kept_by(F, bags, proportions)
+
+    def _decoded(self, X: Any, F: FloatArray, bags: Any, proportions: Any) -> AnyArray:
+        """Return labels of new rows under the totals of their bags, from their soft labels."""
+        matched = match_bags(len(F), None, bags, proportions, classes=self.classes_)
+        F = self._under_totals(F, matched)
+        decoded = (
+            threshold(F, matched) if self.decode == "threshold" else self._quota(X, F, matched)
+        )
+        return np.asarray(self.classes_[decoded.labels])
+
+    def _kept_by(self, F: FloatArray, bags: Any, proportions: Any) -> FloatArray:
+        """Return the soft labels nearest to those of new rows that keep their bags' totals."""
         matched = match_bags(len(F), None, bags, proportions, classes=self.classes_)
         return self._under_totals(F, matched)
 

@@ -9,13 +9,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
+from apportion._core.decode import threshold
 from apportion._core.projection import reconcile
 from apportion._io.archive import Stored
 from apportion._io.class_tables import columns_for
 from apportion._io.model_state import State, StateReader
 from apportion._utils.parameters import integer
-from apportion._utils.typing import BoolArray, FloatArray
-from apportion.estimators._base import BagClassifier, all_or_nothing
+from apportion._utils.sequences import Sequences
+from apportion._utils.threads import with_reproducible_sums
+from apportion._utils.typing import AnyArray, BoolArray, FloatArray
+from apportion.estimators._base import REQUESTS, BagClassifier, all_or_nothing
 from apportion.estimators._feature_maps import Standardization
 from apportion.estimators._inductive import feature_order
 from apportion.exceptions import counted
@@ -29,10 +32,14 @@ from apportion.model_selection._candidate_fits import (
 )
 from apportion.model_selection._candidates import Candidate
 from apportion.model_selection._forecast import forecast_fits
-from apportion.model_selection._weights import weigh_candidates
+from apportion.model_selection._in_time import InTime, learn_persistence
+from apportion.model_selection._weights import Weighing, weigh_candidates
 from apportion.model_selection.candidate_report import CandidateReport, WeighedCandidate
+from apportion.supervision.rows_in_time import rows_in_time
 
 _FOLDS = 5
+
+_REQUESTS = {**REQUESTS, "times": True, "sequences": True}
 
 SEE_WARNINGS = "see the warnings"
 """Why a candidate was left out, if a warning says it."""
@@ -40,6 +47,10 @@ SEE_WARNINGS = "see the warnings"
 
 class WeighingClassifier(BagClassifier):
     """Candidates averaged with weights, and calibrated, by the likelihood of held-out totals."""
+
+    __metadata_request__fit = _REQUESTS
+    __metadata_request__predict = _REQUESTS
+    __metadata_request__predict_proba = _REQUESTS
 
     _allowed: ClassVar = {**BagClassifier._allowed, "cv": integer(2, "auto")}
 
@@ -53,9 +64,19 @@ class WeighingClassifier(BagClassifier):
     held_out_proba_: FloatArray
     candidate_report_: CandidateReport
     estimated_accuracy_: EstimatedAccuracy
+    _in_time: InTime | None
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any = None, *, bags: Any = None, proportions: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        bags: Any = None,
+        proportions: Any = None,
+        times: Any = None,
+        sequences: Any = None,
+    ) -> Self:
         """Weigh the candidates, and label the rows.
 
         Parameters
@@ -68,6 +89,11 @@ class WeighingClassifier(BagClassifier):
             Bag ids of any hashable type; missing for rows in no bag.
         proportions : Totals, dataframe, mapping or array, optional
             The totals of the bags; see `Totals`.
+        times : array-like of shape (n_samples,), optional
+            When each row was: numbers, date-times or ISO text. Rows that follow each other are then
+            likely to be of one class, as far as held-out totals support it.
+        sequences : array-like of shape (n_samples,), optional
+            The recording of each row; used with `times`. By default, all rows are of one.
 
         Returns
         -------
@@ -84,6 +110,7 @@ class WeighingClassifier(BagClassifier):
         row_order, _ = feature_order(rows, matched)
         self._standardization = Standardization.of(rows[row_order])
         problem = Problem(rows, self._standardization(rows), matched, seed)
+        in_order = rows_in_time(times, sequences, rows)
 
         usable = [c for c in candidates if c.most_rows >= matched.n_samples]
         left_out = {
@@ -99,7 +126,7 @@ class WeighingClassifier(BagClassifier):
         if not fitted:
             raise ValueError("No candidate could be fitted; the warnings say why.")
         held_out = (folds >= 0) & (folds < n_folds)
-        self._weigh(fitted, problem, held_out, left_out, forecast.seconds)
+        self._weigh(fitted, problem, held_out, left_out, forecast.seconds, in_order)
         return self
 
     def _asked_candidates(self) -> list[Candidate]:
@@ -112,22 +139,29 @@ class WeighingClassifier(BagClassifier):
         held_out: BoolArray,
         left_out: dict[str, str],
         forecast_seconds: float | None,
+        in_order: Sequences | None,
     ) -> None:
         """Calibrate and average the candidates, and store what comes of it."""
         bags = problem.bags
         result = weigh_candidates(fitted, problem, held_out)
         pairs = list(zip(result.fitted, result.weights, result.calibrations, strict=True))
-        P = result.average
-        F = reconcile(result.final(P), bags)
+        P, final, about_time = result.average, result.final, ""
+        self._in_time = None
+        if in_order is not None:
+            self._in_time, about_time = _learned_in_time(result, in_order)
+        if self._in_time is not None and in_order is not None:
+            P = self._in_time.smoothed(final(P), in_order)
+            final = self._in_time.calibration
+        F = reconcile(final(P), bags)
         self.classes_ = bags.classes
         by_quota = result.own_labels or self._quota(problem.X, F, bags)
         self._store(bags, F, by_quota)
         self.held_out_proba_ = np.full(F.shape, np.nan)
-        self.held_out_proba_[result.rows] = result.final.held_out
+        self.held_out_proba_[result.rows] = final.held_out
         self.estimated_accuracy_ = (
             withheld(result.untrusted)
             if result.untrusted
-            else estimate_accuracy(result.final, P, by_quota.labels, bags)
+            else estimate_accuracy(final, P, by_quota.labels, bags)
         )
         names = [one.candidate.name for one in result.fitted]
         self.weights_ = dict(zip(names, result.weights.tolist(), strict=True))
@@ -158,7 +192,79 @@ class WeighingClassifier(BagClassifier):
             left_out,
             result.calibrated,
             forecast_seconds,
+            about_time,
         )
+
+    def predict(
+        self,
+        X: Any,
+        *,
+        bags: Any = None,
+        proportions: Any = None,
+        times: Any = None,
+        sequences: Any = None,
+    ) -> AnyArray:
+        """Predict a label for every new row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New rows.
+        bags : array-like of shape (n_samples,), optional
+            Bag ids of the new rows.
+        proportions : Totals, dataframe, mapping or array, optional
+            Totals of their bags. With totals, the labels are decoded under these totals, as
+            `decode` says. Without totals, every row takes its most likely class.
+        times, sequences : array-like of shape (n_samples,), optional
+            When each row was, and its recording, if the model was fitted with times; see `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The labels.
+        """
+        if times is None and sequences is None:
+            return super().predict(X, bags=bags, proportions=proportions)
+        rows = self._checked_new_rows(X)
+        P = self._along_time(rows, times, sequences)
+        if bags is None and proportions is None:
+            return np.asarray(self.classes_[threshold(P).labels])
+        return self._decoded(rows, P, bags, proportions)
+
+    def predict_proba(
+        self,
+        X: Any,
+        *,
+        bags: Any = None,
+        proportions: Any = None,
+        times: Any = None,
+        sequences: Any = None,
+    ) -> FloatArray:
+        """Predict calibrated probabilities of new rows.
+
+        Parameters
+        ----------
+        X, bags, proportions, times, sequences
+            See `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The probabilities, with columns in the order of `classes_`.
+        """
+        if times is None and sequences is None:
+            return super().predict_proba(X, bags=bags, proportions=proportions)
+        P = self._along_time(self._checked_new_rows(X), times, sequences)
+        return P if bags is None and proportions is None else self._kept_by(P, bags, proportions)
+
+    @with_reproducible_sums
+    def _along_time(self, X: Any, times: Any, sequences: Any) -> FloatArray:
+        """Return probabilities of new rows given all rows of their sequences."""
+        in_order = rows_in_time(times, sequences, X)
+        assert in_order is not None
+        if self._in_time is None or self._shares is not None:
+            return self._soft_labels(X)
+        return self._in_time(self._soft_labels(X), in_order)
 
     def _soft_labels(self, X: Any) -> FloatArray:
         if self._shares is not None:
@@ -185,11 +291,14 @@ class WeighingClassifier(BagClassifier):
         for j, name in enumerate(names):
             parts[f"calibration{j}"] = self._calibrations[name].state()
             parts[f"candidate{j}"] = self.candidates_[name]
-        fields = {"candidates": names, "standardized": standardized}
+        fields: dict[str, Any] = {"candidates": names, "standardized": standardized}
         arrays = {**self._standardization.state(), "weights": weights}
         if self._shares is not None:
             arrays["shares"] = self._shares
-        return State({**fields, "learned": self._shares is None}, arrays, parts)
+        if self._in_time is not None:
+            parts["time"] = self._in_time.state()
+        fields |= {"learned": self._shares is None, "in_time": self._in_time is not None}
+        return State(fields, arrays, parts)
 
     def _restore_state(self, state: StateReader) -> None:
         self._standardization = Standardization.from_state(state)
@@ -204,6 +313,8 @@ class WeighingClassifier(BagClassifier):
         self._shares = None if learned else state.array("shares", form)
         self._standardized = set(compress(names, standardized))
         self._calibration = Calibration.from_state(state.part("calibration"))
+        in_time = state.take("in_time", bool)
+        self._in_time = InTime.from_state(state.part("time")) if in_time else None
         self._calibrations, self.candidates_ = {}, {}
         for j, name in enumerate(names):
             self._calibrations[name] = Calibration.from_state(state.part(f"calibration{j}"))
@@ -220,3 +331,13 @@ class WeighingClassifier(BagClassifier):
             for kind, number in self.candidates_[name]._rows_in_state().items():
                 most[kind] = max(most.get(kind, number), number)
         return most
+
+
+def _learned_in_time(result: Weighing, in_order: Sequences) -> tuple[InTime | None, str]:
+    """Return how activities last, and why it is used or not."""
+    if result.known is None:
+        return None, f"{result.untrusted}, so that it is not known how activities last"
+    found, why = learn_persistence(result.final, result.known, in_order)
+    if found is not None and result.calibrated:
+        found = found.with_shifts_for(result.final(result.average), in_order)
+    return found, why

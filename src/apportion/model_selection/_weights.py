@@ -17,6 +17,7 @@ from apportion.estimators import LPLLP
 from apportion.exceptions import CandidateWarning, counted, users_level
 from apportion.model_selection._calibration import (
     Calibration,
+    KnownTotals,
     calibrate,
     known_totals,
     uncalibrated,
@@ -70,6 +71,8 @@ class Weighing:
         Whether held-out totals fixed the temperatures.
     learned : bool
         Whether nothing speaks against rules for new rows.
+    known : KnownTotals or None
+        What is known of the rows that were held out.
     """
 
     fitted: Sequence[FittedCandidate]
@@ -82,6 +85,7 @@ class Weighing:
     untrusted: str = ""
     calibrated: bool = False
     learned: bool = True
+    known: KnownTotals | None = None
 
     @property
     def average(self) -> FloatArray:
@@ -175,6 +179,7 @@ def _by_held_out_totals(
         untrusted,
         calibrated=not known.label_shift,
         learned=learned,
+        known=known,
     )
 
 

@@ -60,6 +60,8 @@ class CandidateReport:
         probabilities.
     forecast_seconds : float or None
         The time that the fits were forecast to take; None for few rows, which need no forecast.
+    about_time : str
+        Whether activities last, and how that is known; empty without times.
 
     Examples
     --------
@@ -76,6 +78,7 @@ class CandidateReport:
     left_out: dict[str, str] = field(default_factory=dict)
     calibrated: bool = False
     forecast_seconds: float | None = None
+    about_time: str = ""
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
         """Return a dataframe with one row per method.
@@ -116,4 +119,5 @@ class CandidateReport:
             else self.reason
         )
         text += [f"left out: {name}, {reason}" for name, reason in self.left_out.items()]
+        text += [f"time: {self.about_time}"] if self.about_time else []
         return "\n".join(text)

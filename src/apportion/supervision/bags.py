@@ -233,7 +233,7 @@ def match_bags(
         advice = "give the totals of bags, e.g. fit(X, bags=day, proportions=table)"
         raise SupervisionError("the supervision", found, allowed, advice)
     label_codes, labels = (np.full(n_samples, -1), []) if y is None else factorize(y, "label")
-    _refuse_other_length("y", label_codes, n_samples)
+    refuse_other_length("y", label_codes, n_samples)
     if bags is None:
         if not labels:
             raise SupervisionError(
@@ -245,7 +245,7 @@ def match_bags(
         return Bags((), classes, np.full(n_samples, -1), none, none, given)
 
     row_codes, ids = factorize(bags, "bag id")
-    _refuse_other_length("bags", row_codes, n_samples)
+    refuse_other_length("bags", row_codes, n_samples)
     _refuse_labels_as_totals(proportions, ids, n_samples)
     totals = as_totals(proportions)
     if classes is not None:
@@ -282,7 +282,8 @@ def _given_codes(codes: IntArray, labels: list[Any], classes: AnyArray) -> IntAr
     return np.array([*(position[label] for label in labels), -1], dtype=np.intp)[codes]
 
 
-def _refuse_other_length(name: str, codes: IntArray, n_samples: int) -> None:
+def refuse_other_length(name: str, codes: AnyArray, n_samples: int) -> None:
+    """Raise if there is not one value per row."""
     if len(codes) != n_samples:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {n_samples} rows, "

@@ -1,0 +1,209 @@
+"""Rows that follow each other in time: sequences, smoothing, AutoLLP with times."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reference
+from apportion import AutoLLP, MeanMap, Totals
+from apportion._core.persistence import Persistence, smooth_along_time
+from apportion._utils.sequences import Sequences
+from apportion.exceptions import InputError
+from apportion.persistence import load_model, save_model
+from apportion.supervision.rows_in_time import rows_in_time
+
+# Sequences
+
+
+def test_the_order_is_by_sequence_then_by_time():
+    times = np.array([3.0, 1.0, 2.0, 5.0, 4.0])
+    rows = Sequences.of(times, np.array([1, 0, 1, 0, 1]))
+    assert rows.order.tolist() == [1, 3, 2, 0, 4]
+    assert rows.begins.tolist() == [True, False, True, False, False]
+    assert rows.before.tolist() == [2, -1, -1, 1, 0]
+
+
+def test_a_gap_weakens_what_follows_and_sequences_are_never_tied():
+    rows = Sequences.of(np.array([0.0, 1, 2, 6, 7, 0, 10]), np.array([0, 0, 0, 0, 0, 1, 1]))
+    assert rows.closeness.tolist() == [0, 1, 1, 0.25, 1, 0, 1]
+
+
+def test_rows_of_one_time_are_close():
+    rows = Sequences.of(np.zeros(3), np.zeros(3, dtype=int))
+    assert rows.closeness.tolist() == [0, 1, 1]
+
+
+def test_changes_are_counted_within_sequences():
+    rows = Sequences.of(np.arange(6.0), np.array([0, 0, 0, 1, 1, 1]))
+    assert rows.n_changes(np.array([0, 0, 1, 0, 0, 0])) == 1
+    assert Sequences.of(np.empty(0), np.empty(0, dtype=int)).n_changes(np.empty(0, dtype=int)) == 0
+
+
+def test_times_of_every_kind_are_one_order():
+    X = np.arange(4.0)[:, None]
+    noon = datetime(2024, 3, 4, 12, tzinfo=UTC)
+    aware = [noon + timedelta(minutes=k) for k in (3, 0, 1, 9)]
+    kinds = [
+        [3, 0, 1, 9],
+        np.array([3.0, 0.0, 1.0, 9.0]),
+        np.datetime64("2024-03-04", "m") + np.array([3, 0, 1, 9]),
+        aware,
+        [time.isoformat() for time in aware],
+    ]
+    for times in kinds:
+        found = rows_in_time(times, None, X)
+        assert found.order.tolist() == [1, 2, 0, 3]
+        assert found.closeness.round(3).tolist() == [0, 1, 1, round(1 / 3, 3)]
+
+
+def test_a_row_of_no_recording_follows_none():
+    found = rows_in_time([0, 1, 2, 3], ["a", None, "a", None], np.arange(4.0)[:, None])
+    assert found.before.tolist() == [-1, -1, 0, -1]
+
+
+@pytest.mark.parametrize(
+    ("times", "sequences", "message"),
+    [
+        ([0, 1], None, "`times` has 2 values"),
+        ([0, 1, 2], ["a"], "`sequences` has 1 values"),
+        (None, ["a", "a", "a"], "sequences: found no times"),
+        ([0, np.nan, 2], None, "row 1, times: found nan"),
+        (["noon", "1", "2"], None, "row 0, column 'times': found 'noon'"),
+    ],
+)
+def test_times_that_cannot_be_used_are_named(times, sequences, message):
+    with pytest.raises((InputError, ValueError), match=message):
+        rows_in_time(times, sequences, np.arange(3.0)[:, None])
+
+
+# Smoothing
+
+
+@st.composite
+def chains(draw):
+    n, c = draw(st.integers(1, 40)), draw(st.integers(2, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    times = rng.permutation(np.cumsum(rng.choice([1.0, 1.0, 1.0, 5.0], n)))
+    P = rng.dirichlet(np.full(c, 0.5), n) * 0.99 + 0.01 / c
+    return P, times, rng.integers(0, 3, n), rng.dirichlet(np.full(c, 5.0))
+
+
+@given(chain=chains(), change=st.floats(0.01, 1.0), trust=st.floats(0.1, 1.0))
+def test_smoothing_is_the_posterior_of_a_chain(chain, change, trust):
+    P, times, sequence, shares = chain
+    found = smooth_along_time(P, Sequences.of(times, sequence), shares, Persistence(change, trust))
+    expected = reference.smoothed_along_time(P, times, sequence, shares, change, trust)
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_rows_that_always_change_keep_their_probabilities():
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(3), 50)
+    rows = Sequences.of(np.arange(50.0), np.zeros(50, dtype=int))
+    assert smooth_along_time(P, rows, np.ones(3) / 3, Persistence(1.0)) == pytest.approx(P)
+
+
+def test_no_row_forbids_a_class_and_none_are_fine():
+    P = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    rows = Sequences.of(np.arange(3.0), np.zeros(3, dtype=int))
+    smoothed = smooth_along_time(P, rows, np.array([0.5, 0.5]), Persistence(1e-12, 0.2))
+    assert np.isfinite(smoothed).all()
+    assert smoothed[1, 0] > 0.5
+    none = Sequences.of(np.empty(0), np.empty(0, dtype=int))
+    assert smooth_along_time(np.empty((0, 2)), none, np.ones(2) / 2, Persistence(0.1)).shape == (
+        0,
+        2,
+    )
+
+
+# AutoLLP
+
+
+@pytest.fixture(scope="module")
+def week():
+    """Two recordings of activities that last about ten rows, in bags of 30 rows."""
+    rng = np.random.default_rng(0)
+    n = 600
+    lasting = np.cumsum(rng.random(n) < 0.1)
+    y = np.array(["eat", "rest", "walk"])[rng.integers(0, 3, n)[lasting]]
+    X = np.eye(3)[np.unique(y, return_inverse=True)[1]] + rng.normal(0, 0.7, (n, 3))
+    bags = np.arange(n) // 30
+    known = {"bags": bags, "proportions": Totals.from_labels(y, bags)}
+    start = np.datetime64("2024-03-04", "m") + np.arange(n)
+    return X, y, known, {"times": start, "sequences": np.repeat(["a", "b"], n // 2)}
+
+
+@pytest.fixture(scope="module")
+def in_time(week):
+    X, _, known, when = week
+    return AutoLLP(["mean-map"]).fit(X, **known, **when)
+
+
+def test_time_is_used_where_held_out_totals_support_it(week, in_time):
+    X, y, known, when = week
+    without = AutoLLP(["mean-map"]).fit(X, **known)
+    rows = rows_in_time(**when, X=X)
+    code = np.unique(y, return_inverse=True)[1]
+    changes = [
+        rows.n_changes(np.searchsorted(model.classes_, model.transduction_))
+        for model in (without, in_time)
+    ]
+    assert "likelier if activities last" in str(in_time.candidate_report_)
+    assert (in_time.transduction_ == y).mean() >= (without.transduction_ == y).mean()
+    assert rows.n_changes(code) <= changes[1] < changes[0]
+    assert in_time.bag_report_.error("quota") == 0
+    assert "time" not in str(without.candidate_report_).splitlines()[-1].split(":")
+
+
+def test_time_is_not_used_where_rows_do_not_follow_each_other(week):
+    X, _, known, _ = week
+    shuffled = np.random.default_rng(0).permutation(len(X))
+    without = AutoLLP(["mean-map"]).fit(X, **known)
+    model = AutoLLP(["mean-map"]).fit(X, **known, times=shuffled)
+    assert "no likelier if activities last" in model.candidate_report_.about_time
+    assert (model.transduction_ == without.transduction_).all()
+    assert model.predict(X, times=shuffled).tolist() == without.predict(X).tolist()
+
+
+def test_the_order_of_rows_does_not_matter(week, in_time):
+    X, _, known, when = week
+    order = np.random.default_rng(0).permutation(len(X))
+    other = AutoLLP(["mean-map"]).fit(
+        X[order],
+        bags=known["bags"][order],
+        proportions=known["proportions"],
+        **{name: values[order] for name, values in when.items()},
+    )
+    assert other.label_distributions_ == pytest.approx(
+        in_time.label_distributions_[order], abs=1e-6
+    )
+
+
+def test_new_rows_are_predicted_in_time_also_after_saving(week, in_time, tmp_path):
+    X, y, known, when = week
+    alone, along = (in_time.predict(X, **given) for given in ({}, when))
+    assert (along == y).mean() > (alone == y).mean()
+    save_model(tmp_path / "model", in_time)
+    saved = load_model(tmp_path / "model").model
+    assert (saved.predict(X, **when) == along).all()
+    assert saved.predict_proba(X, **when) == pytest.approx(in_time.predict_proba(X, **when))
+    totals = saved.predict_proba(X, **known, **when)
+    for bag in np.unique(known["bags"])[:2]:
+        rows = known["bags"] == bag
+        shares = [(y[rows] == name).sum() for name in saved.classes_]
+        assert totals[rows].sum(axis=0) == pytest.approx(shares, abs=1e-5)
+    labels = saved.predict(X, **known, **when)
+    assert all((labels == name).sum() == (y == name).sum() for name in saved.classes_)
+
+
+def test_few_bags_do_not_tell_how_activities_last(week):
+    X, _, _, when = week
+    bags = np.repeat([0, 1, 2], -(-len(X) // 3))[: len(X)]
+    totals = Totals.from_labels(np.arange(len(X)) % 2, bags)
+    model = AutoLLP({"rule": MeanMap()}).fit(X, bags=bags, proportions=totals, **when)
+    assert "too few" in model.candidate_report_.about_time
