@@ -119,6 +119,7 @@ def label_file(
             features,
             calls.estimator_of(method),
             abstain_below=out.abstain_below,
+            use_times=not method.no_time,
             all_columns=out.all_columns,
             command=command,
             method=method.name,

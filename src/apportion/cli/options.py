@@ -262,6 +262,12 @@ class MethodOptions:
     decode: Literal["quota", "threshold"] = _method(
         "quota", "quota keeps every bag's totals; threshold takes every row's most likely class."
     )
+    no_time: bool = _method(
+        False,
+        "Do not use when windows were recorded. If not given, --method auto learns from held-out "
+        "totals how activities last.",
+        "--no-time",
+    )
     seed: int = _method(0, "Seed of random starts.", min=0, max=2**32 - 1)
     graph: Literal["auto", "knn", "anchor", "rbf"] = _lp_llp(
         "auto", "Graph of similar rows; auto chooses by the number of rows."
@@ -292,7 +298,7 @@ class MethodOptions:
     @property
     def of_lp_llp(self) -> dict[str, Any]:
         """The options that belong to LPLLP alone and were given."""
-        common = ("method", "jobs", "decode", "seed")
+        common = ("method", "jobs", "decode", "no_time", "seed")
         return {
             item.name: getattr(self, item.name)
             for item in fields(self)

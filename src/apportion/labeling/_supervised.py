@@ -11,7 +11,7 @@ from apportion._io.identifiers import first_called
 from apportion._utils.typing import AnyArray
 from apportion.exceptions import InputError
 from apportion.labeling._source import SourceTable
-from apportion.labeling.rows import Supervision
+from apportion.labeling.rows import RowsInTime, Supervision
 from apportion.plotting._window_times import Times, times_from
 from apportion.supervision.diary.column_roles import WINDOW_ROLES, ColumnTable
 from apportion.supervision.totals import Totals, sorted_classes
@@ -23,7 +23,7 @@ _TIME_ROLES = ("start", "end", "participant")
 
 
 class RowTimes(NamedTuple):
-    """When rows were recorded.
+    """When rows were recorded, and which columns say so.
 
     Attributes
     ----------
@@ -38,6 +38,13 @@ class RowTimes(NamedTuple):
     times: Times | None
     columns: dict[str, str]
     problem: str = ""
+
+    @property
+    def in_order(self) -> RowsInTime | None:
+        """The moments at which rows begin, and their recordings, if times are known."""
+        if self.times is None:
+            return None
+        return RowsInTime(self.times.moments[0], self.times.participants)
 
 
 def row_times(table: Any) -> RowTimes:

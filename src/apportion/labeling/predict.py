@@ -118,7 +118,9 @@ def _predicted(
     report_progress("predicting")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        masses = saved.model.predict_proba(encoded.rows)
+        in_time = row_times(rows.table).in_order
+        when = {} if in_time is None else in_time.arguments(saved.model)
+        masses = saved.model.predict_proba(encoded.rows, **when)
     isolated, off = np.zeros((2, len(masses)), dtype=bool)
     for warning in caught:
         isolated[list(getattr(warning.message, "rows", ()))] = True

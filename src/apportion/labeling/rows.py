@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -49,6 +49,33 @@ REASONS = {
 """The reason codes, in the order in which they are listed, and what they mean."""
 
 
+class RowsInTime(NamedTuple):
+    """When rows were recorded.
+
+    Attributes
+    ----------
+    times : ndarray of shape (n_samples,)
+        The time of each row, as a number.
+    recordings : ndarray of shape (n_samples,), or None
+        The recording of each row; None if there is only one.
+    """
+
+    times: AnyArray
+    recordings: AnyArray | None
+
+    def of(self, rows: IntArray) -> RowsInTime:
+        """Return the times of some rows."""
+        return RowsInTime(
+            self.times[rows], None if self.recordings is None else self.recordings[rows]
+        )
+
+    def arguments(self, model: Any) -> dict[str, Any]:
+        """Return the arguments of `fit` and `predict` of a model; none if it knows no time."""
+        if not isinstance(model, WeighingClassifier):
+            return {}
+        return {"times": self.times, "sequences": self.recordings}
+
+
 @dataclass(frozen=True)
 class Supervision:
     """What is known of the rows.
@@ -65,6 +92,8 @@ class Supervision:
         Rows of different groups are labeled separately, each group on a graph of its own.
     left_out : dict of str to ndarray of bool
         Rows that are not labeled, by reason code.
+    in_time : RowsInTime, optional
+        When the rows were recorded, if that is to be used.
     """
 
     bags: AnyArray
@@ -72,6 +101,7 @@ class Supervision:
     given: AnyArray | None
     groups: AnyArray | None
     left_out: Mapping[str, BoolArray]
+    in_time: RowsInTime | None = None
 
     @property
     def bagged(self) -> BoolArray:
@@ -105,7 +135,8 @@ class Supervision:
         for name, members in zip(names, np.split(order, ends), strict=True):
             rows = members[chosen[members]]
             given = None if self.given is None else self.given[rows]
-            yield name, rows, Supervision(self.bags[rows], totals, given, None, {})
+            in_time = None if self.in_time is None else self.in_time.of(rows)
+            yield name, rows, Supervision(self.bags[rows], totals, given, None, {}, in_time)
 
 
 @dataclass(frozen=True)
@@ -365,7 +396,8 @@ def _fit(
     fitted: Any = model
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted.fit(X, known.given, bags=known.bags, proportions=known.totals)
+        when = {} if known.in_time is None else known.in_time.arguments(model)
+        fitted.fit(X, known.given, bags=known.bags, proportions=known.totals, **when)
     notes = [message_of(warning.message) for warning in caught]
     if isinstance(model, GraphClassifier) and not isinstance(model.graph_, KNNGraph):
         notes.insert(0, model.graph_choice_)
@@ -375,6 +407,7 @@ def _fit(
         notes += [f"{name} was left out: it {why}" for name, why in left_out.items()]
         if not any(isinstance(warning.message, CandidateWarning) for warning in caught):
             notes += [report.reason] * bool(report.reason)
+        notes += [f"time: {report.about_time}"] * bool(report.about_time)
     return model, notes
 
 

@@ -217,6 +217,7 @@ def label_table(
     method: str | BagClassifier | None = None,
     estimator: BagClassifier | None = None,
     abstain_below: float | None = None,
+    use_times: bool = True,
     all_columns: bool = False,
     encoding: str | None = None,
     **diary_options: Any,
@@ -267,6 +268,10 @@ def label_table(
         Rows whose confidence is below this number from 0 to 1 get no label. The confidence is a
         probability with `"auto"` and with `CalibratedLLP`, if there are bags enough to hold some
         out; else it is a mass, which ranks rows (`summary["confidence"]` says which).
+    use_times : bool, default=True
+        Whether `"auto"` uses when the rows were recorded, from a column `start` (or `time`,
+        `timestamp`) and, if there is one, `participant`: rows that follow each other are likely to
+        be of one class, as far as held-out totals support it.
     all_columns : bool, default=False
         Whether the labeled table has all columns of the rows, and not only ids and times.
     encoding : str, optional
@@ -329,6 +334,7 @@ def label_table(
         table_features,
         chosen,
         abstain_below=abstain_below,
+        use_times=use_times,
         all_columns=all_columns,
         method=name,
     )
@@ -340,6 +346,7 @@ def label_supervised(
     estimator: BagClassifier | None = None,
     *,
     abstain_below: float | None = None,
+    use_times: bool = True,
     all_columns: bool = False,
     command: str = "",
     method: str = "",
@@ -354,7 +361,7 @@ def label_supervised(
         Their features.
     estimator : estimator, optional
         The estimator; a clone of it is fitted.
-    abstain_below, all_columns
+    abstain_below, use_times, all_columns
         See `label_table`.
     command : str, optional
         The command that is running, for the summary.
@@ -371,6 +378,8 @@ def label_supervised(
         marked = encoded.lacking
         left_out = {**supervision.left_out, "missing-features": marked}
         supervision = replace(supervision, left_out=left_out)
+    if use_times:
+        supervision = replace(supervision, in_time=task.row_times.in_order)
     try:
         labels = label_rows(
             encoded.rows, supervision, estimator, {"missing-features": marked}, abstain_below
