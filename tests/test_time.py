@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse.csgraph import connected_components
 
 import reference
-from apportion import AutoLLP, MeanMap, Totals
-from apportion._core.persistence import Persistence, smooth_along_time
+from apportion import LPLLP, AnchorGraph, AutoLLP, KNNGraph, MeanMap, RBFGraph, Totals
+from apportion._core.persistence import Persistence, flicker_of, smooth_along_time
+from apportion._core.propagation import propagator
 from apportion._utils.sequences import Sequences
 from apportion.exceptions import InputError
 from apportion.persistence import load_model, save_model
@@ -45,7 +47,6 @@ def test_changes_are_counted_within_sequences():
 
 
 def test_times_of_every_kind_are_one_order():
-    X = np.arange(4.0)[:, None]
     noon = datetime(2024, 3, 4, 12, tzinfo=UTC)
     aware = [noon + timedelta(minutes=k) for k in (3, 0, 1, 9)]
     kinds = [
@@ -56,13 +57,13 @@ def test_times_of_every_kind_are_one_order():
         [time.isoformat() for time in aware],
     ]
     for times in kinds:
-        found = rows_in_time(times, None, X)
+        found = rows_in_time(times, None, np.arange(4))
         assert found.order.tolist() == [1, 2, 0, 3]
         assert found.closeness.round(3).tolist() == [0, 1, 1, round(1 / 3, 3)]
 
 
 def test_a_row_of_no_recording_follows_none():
-    found = rows_in_time([0, 1, 2, 3], ["a", None, "a", None], np.arange(4.0)[:, None])
+    found = rows_in_time([0, 1, 2, 3], ["a", None, "a", None], np.arange(4))
     assert found.before.tolist() == [-1, -1, 0, -1]
 
 
@@ -78,7 +79,7 @@ def test_a_row_of_no_recording_follows_none():
 )
 def test_times_that_cannot_be_used_are_named(times, sequences, message):
     with pytest.raises((InputError, ValueError), match=message):
-        rows_in_time(times, sequences, np.arange(3.0)[:, None])
+        rows_in_time(times, sequences, np.arange(3))
 
 
 # Smoothing
@@ -147,7 +148,7 @@ def in_time(week):
 def test_time_is_used_where_held_out_totals_support_it(week, in_time):
     X, y, known, when = week
     without = AutoLLP(["mean-map"]).fit(X, **known)
-    rows = rows_in_time(**when, X=X)
+    rows = rows_in_time(**when, ranks=np.arange(len(X)))
     code = np.unique(y, return_inverse=True)[1]
     changes = [
         rows.n_changes(np.searchsorted(model.classes_, model.transduction_))
@@ -207,3 +208,93 @@ def test_few_bags_do_not_tell_how_activities_last(week):
     totals = Totals.from_labels(np.arange(len(X)) % 2, bags)
     model = AutoLLP({"rule": MeanMap()}).fit(X, bags=bags, proportions=totals, **when)
     assert "too few" in model.candidate_report_.about_time
+
+
+# Ties in time
+
+
+def some_sequences(n, rng):
+    return Sequences.of(np.cumsum(rng.choice([1.0, 1.0, 4.0], n)), rng.integers(0, 2, n))
+
+
+def test_flicker_is_told_from_change():
+    rng = np.random.default_rng(0)
+    n, change, wrong = 40_000, 0.1, 0.15
+    y = rng.integers(0, 4, n)[np.cumsum(rng.random(n) < change)]
+    noisy = np.where(rng.random(n) < wrong, rng.integers(0, 4, n), y)
+    rows = Sequences.of(np.arange(n, dtype=float), np.zeros(n, dtype=int))
+    assert flicker_of(y, rows) == pytest.approx((change, 0), abs=0.01)
+    assert flicker_of(noisy, rows) == pytest.approx((change, wrong), abs=0.02)
+    assert flicker_of(np.zeros(n, dtype=int), rows).flicker == 0
+    assert flicker_of(rng.permutation(y), rows) == (1.0, 0.0)
+    assert flicker_of(y[:20], Sequences.of(np.arange(20.0), np.zeros(20, dtype=int))).flicker == 0
+
+
+@pytest.mark.parametrize("graph", [KNNGraph(4), RBFGraph(0.5), AnchorGraph(12)], ids=str)
+def test_ties_in_time_are_edges_of_the_graph(graph):
+    rng = np.random.default_rng(0)
+    X, V = rng.normal(size=(40, 2)), rng.normal(size=(40, 3))
+    graph = graph.fit(X)
+    rows = some_sequences(40, rng)
+    tied = graph.tied_in_time(rows, 3.0)
+    edges = np.zeros((40, 40))
+    for place in range(1, 40):
+        pair = rows.order[place - 1], rows.order[place]
+        edges[pair] = edges[pair[::-1]] = rows.closeness[place]
+    W = graph.multiply(np.eye(40)) + 0.3 * graph.degrees_.mean() * edges
+    assert tied.degrees_ == pytest.approx(W.sum(axis=1))
+    assert tied.multiply(V) == pytest.approx(W @ V)
+    P = propagator(tied, 0.7)
+    A = np.eye(40) + 0.7 / 0.3 * (np.diag(W.sum(axis=1)) - W) / P.weights[:, None]
+    assert P(V) == pytest.approx(np.linalg.solve(A, V), abs=1e-7)
+    np.fill_diagonal(W, 0.0)
+    assert tied.neighbor_mean(V) == pytest.approx(W @ V / W.sum(axis=1)[:, None])
+    assert tied.strengths == pytest.approx(W.sum(axis=1))
+    joined = connected_components(W > 1e-12)
+    assert tied.components()[0] == joined[0]
+    assert graph.time_weight == 0
+    assert graph.tied_in_time(rows, 0.0).multiply(V) == pytest.approx(graph.multiply(V))
+
+
+def test_edges_join_components():
+    X = np.array([[0.0], [0.1], [0.2], [50.0], [50.1], [50.2]])
+    rows = Sequences.of(np.arange(6.0), np.zeros(6, dtype=int))
+    for graph in (KNNGraph(2).fit(X), AnchorGraph(2, n_nearest=1).fit(X)):
+        assert graph.components()[0] == 2
+        assert graph.tied_in_time(rows, 1.0).components()[0] == 1
+
+
+def test_lpllp_ties_rows_that_follow_each_other(week):
+    X, y, known, when = week
+    without = LPLLP(random_state=0).fit(X, **known)
+    tied = LPLLP(random_state=0).fit(X, **known, **when)
+    assert without.time_weight_ == 0 < tied.time_weight_
+    assert (tied.transduction_ == y).mean() > (without.transduction_ == y).mean()
+    assert LPLLP(time_weight=2.5, random_state=0).fit(X, **known, **when).time_weight_ == 2.5
+    untied = LPLLP(time_weight=0, random_state=0).fit(X, **known, **when)
+    assert (untied.transduction_ == without.transduction_).all()
+
+
+def test_lpllp_does_not_tie_rows_that_do_not_follow_each_other(week):
+    X, _, known, _ = week
+    shuffled = np.random.default_rng(0).permutation(len(X))
+    assert LPLLP(random_state=0).fit(X, **known, times=shuffled).time_weight_ == 0
+
+
+def test_lpllp_in_time_does_not_depend_on_the_order_of_rows(week):
+    X, _, known, when = week
+    order = np.random.default_rng(1).permutation(len(X))
+    whole = LPLLP(time_weight=1, random_state=0).fit(X, **known, **when)
+    other = LPLLP(time_weight=1, random_state=0).fit(
+        X[order],
+        bags=known["bags"][order],
+        proportions=known["proportions"],
+        **{name: values[order] for name, values in when.items()},
+    )
+    assert other.label_distributions_ == pytest.approx(whole.label_distributions_[order], abs=1e-5)
+
+
+def test_a_weight_that_is_none_is_refused(week):
+    X, _, known, when = week
+    with pytest.raises(ValueError, match="time_weight"):
+        LPLLP(time_weight=-1).fit(X, **known, **when)

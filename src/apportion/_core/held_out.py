@@ -51,12 +51,7 @@ class HeldOut:
 
     def others(self, fold: int) -> Bags:
         """Return the bags without those of a fold, whose rows are then in no bag."""
-        bags, keep = self.bags, np.flatnonzero(self.folds != fold)
-        position = np.full(len(bags.ids), -1)
-        position[keep] = np.arange(len(keep))
-        ids = tuple(bags.ids[k] for k in keep)
-        lower, upper = bags.lower[keep], bags.upper[keep]
-        return Bags(ids, bags.classes, position[bags.codes], lower, upper, bags.given)
+        return self.bags.only(np.flatnonzero(self.folds != fold))
 
     def means_of(self, starts: Callable[[int], FloatArray]) -> FloatArray:
         """Return every row's mean label of neighbors outside its fold, found without the fold.

@@ -8,10 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from apportion._utils.sequences import Sequences
-from apportion._utils.typing import FloatArray
+from apportion._utils.typing import FloatArray, IntArray
 
 _LEAST = 1e-9
 """No probability is taken to be smaller, so that no row forbids a class to those around it."""
+
+
+_LEAST_STEPS = 30
+"""With fewer pairs of steps, it is not known how often labels change."""
 
 
 class Persistence(NamedTuple):
@@ -28,6 +32,51 @@ class Persistence(NamedTuple):
 
     change: float
     trust: float = 1.0
+
+
+class Flicker(NamedTuple):
+    """How often labels change from step to step, in earnest and by mistake.
+
+    Attributes
+    ----------
+    change : float
+        The estimated share of steps at which the activity changes.
+    flicker : float
+        The estimated share of labels that are wrong independently of those around them.
+    """
+
+    change: float
+    flicker: float
+
+
+# If an activity stays with probability 1 - c from step to step, and a share e of the labels is
+# wrong, each for itself, two labels k steps apart agree more often than by chance by (1-e)² (1-c)^k
+# times the most that is possible. The agreement at one step and at two tells c and e apart, without
+# a label. Errors that last as long as activities do are no flicker, and no tie in time mends them.
+def flicker_of(labels: IntArray, sequences: Sequences) -> Flicker:
+    """Return how often labels change, and flicker, along their sequences.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_samples,)
+        The labels, as positions in the classes.
+    sequences : Sequences
+        Which rows follow each other; only usual steps count.
+    """
+    along, near = labels[sequences.order], sequences.closeness == 1.0
+    second = np.flatnonzero(near)
+    third = np.flatnonzero(near[2:] & near[1:-1]) + 2
+    if len(third) < _LEAST_STEPS:
+        return Flicker(0.0, 0.0)
+    chance = float(((np.bincount(along) / len(along)) ** 2).sum())
+    one = (along[second] == along[second - 1]).mean() - chance
+    two = (along[third] == along[third - 2]).mean() - chance
+    by_chance = np.sqrt(chance * (1.0 - chance) / len(third))
+    if two <= 3.0 * by_chance:  # labels that do not last, or are all the same
+        return Flicker(1.0, 0.0)
+    change = 1.0 - two / one
+    wrong = 1.0 - np.sqrt(one * one / two / (1.0 - chance))
+    return Flicker(float(np.clip(change, 0.0, 1.0)), float(np.clip(wrong, 0.0, 1.0)))
 
 
 def smooth_along_time(

@@ -18,9 +18,9 @@ from scipy import linalg, sparse
 from apportion._utils.threads import blockwise, in_threads, total
 from apportion._utils.typing import FloatArray
 from apportion.exceptions import Advice
-from apportion.graphs._row_blocks import RowPart, row_parts
+from apportion.graphs._row_blocks import RowPart, row_parts, some_rows
 from apportion.graphs.anchor import AnchorGraph
-from apportion.graphs.base import Graph
+from apportion.graphs.base import Affinity, Graph
 
 Metric = Literal["degree", "euclidean"]
 
@@ -210,7 +210,7 @@ class _SparsePropagator(Propagator):
     def __init__(self, graph: Graph, weights: FloatArray, tau: float, tol: float = 1e-10) -> None:
         self.weights = weights
         self._diagonal = (1.0 + tau * graph.degrees_ / weights)[:, None]
-        W = sparse.csr_array(graph.affinity_)
+        W = sparse.csr_array(self._edges(graph))
         scaled = sparse.csr_array(
             (np.repeat(tau / weights, np.diff(W.indptr)) * W.data, W.indices, W.indptr), W.shape
         )
@@ -219,6 +219,10 @@ class _SparsePropagator(Propagator):
         self.lipschitz = _lipschitz(spread)
         self._middle, self._half = 1.0 + 0.5 * spread, 0.5 * spread
         self._tol = tol / (1.0 + spread)
+
+    def _edges(self, graph: Graph) -> Affinity:
+        """Return the edges between single rows."""
+        return graph.affinity_
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
@@ -237,8 +241,8 @@ class _SparsePropagator(Propagator):
 
     def _sharpen(self, F: FloatArray, value: FloatArray) -> FloatArray:
         """Return P F to full accuracy, from a value that is changed into it."""
-        rest = F.copy()
-        in_threads(lambda part: self._subtract_product(part, value, rest), self._parts)
+        rest, shared = F.copy(), self._shared(value)
+        in_threads(lambda part: self._subtract_product(part, value, shared, rest), self._parts)
         size, left = self._length(F), self._length(rest)
         if left > 0:
             self._solve(value, rest, self._steps(self._tol * size / left))
@@ -270,11 +274,16 @@ class _SparsePropagator(Propagator):
             return Propagated(value, rest)
 
         def advance(
-            move: FloatArray, following: FloatArray, keep: float, forward: float, part: RowPart
+            move: FloatArray,
+            shared: FloatArray | None,
+            following: FloatArray,
+            keep: float,
+            forward: float,
+            part: RowPart,
         ) -> None:
             rows = part.rows
             value[rows] += move[rows]
-            self._subtract_product(part, move, rest)
+            self._subtract_product(part, move, shared, rest)
             np.multiply(rest[rows], forward, out=following[rows])
             following[rows] += keep * move[rows]
 
@@ -285,11 +294,19 @@ class _SparsePropagator(Propagator):
         for _ in range(steps):
             rho, last = 1.0 / (2.0 * sigma - rho), rho
             forward = 2.0 * rho / self._half
-            in_threads(partial(advance, move, following, rho * last, forward), self._parts)
+            shared = self._shared(move)
+            step = partial(advance, move, shared, following, rho * last, forward)
+            in_threads(step, self._parts)
             move, following = following, move
         return Propagated(value, rest)
 
-    def _subtract_product(self, part: RowPart, F: FloatArray, rest: FloatArray) -> None:
+    def _shared(self, F: FloatArray) -> FloatArray | None:
+        """Return what all blocks of rows need of F; nothing if rows are tied one by one."""
+        return None
+
+    def _subtract_product(
+        self, part: RowPart, F: FloatArray, shared: FloatArray | None, rest: FloatArray
+    ) -> None:
         """Subtract A F from the residual, in one block of the rows."""
         rest[part.rows] -= self._diagonal[part.rows] * F[part.rows]
         rest[part.rows] += part.matrix @ F
@@ -297,6 +314,31 @@ class _SparsePropagator(Propagator):
     def _length(self, F: FloatArray) -> float:
         square = total(lambda w, f: (w[:, None] * f * f).sum(), self.weights, F)
         return float(np.sqrt(square))
+
+
+class _AnchorsInTime(_SparsePropagator):
+    """The same where W = Z Λ⁻¹ Zᵀ + edges in time: rows also meet at their anchors."""
+
+    def __init__(
+        self, graph: AnchorGraph, weights: FloatArray, tau: float, tol: float = 1e-10
+    ) -> None:
+        super().__init__(graph, weights, tau, tol)
+        self._graph = graph
+        self._scale = (tau / weights)[:, None]
+
+    def _edges(self, graph: Graph) -> Affinity:
+        assert isinstance(graph, AnchorGraph)
+        return graph.time_edges_
+
+    def _shared(self, F: FloatArray) -> FloatArray:
+        return self._graph.prototype_labels(F)
+
+    def _subtract_product(
+        self, part: RowPart, F: FloatArray, shared: FloatArray | None, rest: FloatArray
+    ) -> None:
+        super()._subtract_product(part, F, shared, rest)
+        through_anchors = some_rows(self._graph.ties_, part.rows) @ shared
+        rest[part.rows] += self._scale[part.rows] * through_anchors
 
 
 class _AnchorPropagator(Propagator):
@@ -408,7 +450,11 @@ def propagator(
     if order is not None:
         inner = _TruncatedWalk(graph, _raised(graph.strengths, metric, floor), alpha, order)
     elif isinstance(graph, AnchorGraph):
-        inner = _AnchorPropagator(graph, weights, alpha)
+        inner = (
+            _AnchorPropagator(graph, weights, alpha)
+            if graph.time_edges_ is None
+            else _AnchorsInTime(graph, weights, tau, max(accuracy, 1e-15))
+        )
     elif sparse.issparse(graph.affinity_):
         inner = _for_sparse(graph, weights, alpha, max(accuracy, 1e-15))
     else:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 
@@ -66,6 +68,14 @@ class Sequences:
         before = np.empty_like(self.order)
         before[self.order] = np.where(self.begins, -1, np.roll(self.order, 1))
         return before
+
+    def edges(self) -> Any:
+        """Return the closeness of rows that follow each other, as a sparse symmetric array."""
+        later = np.flatnonzero(~self.begins)
+        n, weights = len(self.order), self.closeness[later]
+        ends = self.order[later], self.order[later - 1]
+        forward = sparse.csr_array((weights, ends), shape=(n, n))
+        return sparse.csr_array(forward + forward.T)
 
     def n_changes(self, labels: IntArray) -> int:
         """Return how often the label changes within the sequences."""

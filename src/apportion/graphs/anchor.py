@@ -7,6 +7,7 @@ rows, a Dask cluster once per partition.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -18,6 +19,7 @@ from apportion._io.archive import FLAGS, Stored
 from apportion._utils.hashing import hash_sample, row_hashes, scramble
 from apportion._utils.memory import refuse_if_too_large
 from apportion._utils.progress import report_progress, with_progress
+from apportion._utils.sequences import Sequences
 from apportion._utils.threads import BLOCK_ROWS, blockwise, in_threads, slices
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.exceptions import counted
@@ -69,7 +71,9 @@ class AnchorGraph(Graph):
     masses_ : ndarray of shape (n_anchors,)
         The diagonal of Λ.
     degrees_ : ndarray of shape (n_samples,)
-        One for every row.
+        One for every row, plus its edges in time.
+    time_edges_ : sparse array of shape (n_samples, n_samples), or None
+        Edges between rows that follow each other in time; see `tied_in_time`.
 
     Examples
     --------
@@ -90,6 +94,7 @@ class AnchorGraph(Graph):
     ties_: Any
     masses_: FloatArray
     _shared: FloatArray | None = None
+    time_edges_: Any = None
 
     def __init__(self, n_anchors: str | int = "auto", n_nearest: int = 5) -> None:
         self.n_anchors = n_anchors
@@ -124,21 +129,33 @@ class AnchorGraph(Graph):
         self.degrees_ = np.ones(len(X))
         self._own = own_weights(ties.weights, self.masses_[nearest])
         self._components = None
-        self._shared = None
+        self._shared = self.time_edges_ = None
         self._search = FlatSearch(self.anchors_)
         self._usual_scales = usual_scales(census, self._search)
         self._anchor_is_row = census.n_equal > 0
         self._all_equal = all(bool((X[block] == X[0]).all()) for block in self._blocks)
         return self
 
+    def tied_in_time(self, sequences: Sequences, weight: float) -> AnchorGraph:
+        """Return the same graph with edges in time beside the ties to anchors."""
+        other = copy(self)
+        other.time_weight = weight
+        if weight:
+            other.time_edges_ = self._edges_in_time(sequences, weight)
+            other.degrees_ = 1.0 + np.asarray(other.time_edges_.sum(axis=1)).ravel()
+            other._components = None
+        return other
+
     def multiply(self, F: FloatArray) -> FloatArray:
         """Return W F."""
-        return self.from_anchors(self.prototype_labels(F))
+        product = self.from_anchors(self.prototype_labels(F))
+        return product if self.time_edges_ is None else product + multiply(self.time_edges_, F)
 
     def similar_rows(self, rows: IntArray) -> Affinity:
         """Return W[rows] without the diagonal: how similar these rows are to others."""
         W = sparse.csr_array(self.ties_[rows] @ sparse.diags_array(1.0 / self.masses_))
-        W = sparse.coo_array(W @ self.ties_.T)
+        W = W @ self.ties_.T
+        W = sparse.coo_array(W if self.time_edges_ is None else W + self.time_edges_[rows])
         others = rows[W.row] != W.col
         return sparse.csr_array(
             (W.data[others], (W.row[others], W.col[others])), shape=(len(rows), self.n_samples_)
@@ -159,7 +176,9 @@ class AnchorGraph(Graph):
     def neighbor_mean(self, F: FloatArray) -> FloatArray:
         """Return the weighted mean of F over each row's neighbors, 0 where there are none."""
         mean = self.multiply(F)
-        return blockwise(from_others, mean, F, self._own[:, None], out=mean)
+        if self.time_edges_ is not None:
+            mean /= self.degrees_[:, None]
+        return blockwise(from_others, mean, F, self._own_share[:, None], out=mean)
 
     def prototype_labels(self, F: FloatArray) -> FloatArray:
         """Return Λ⁻¹ Zᵀ F: the mean of F over the rows of each anchor."""
@@ -167,8 +186,13 @@ class AnchorGraph(Graph):
 
     @property
     def strengths(self) -> FloatArray:
-        """How strongly each row is tied to other rows: 1 - w_ii."""
-        return without_own(self._own)
+        """How strongly each row is tied to other rows: its degree less w_ii."""
+        return self.degrees_ * without_own(self._own_share)
+
+    @property
+    def _own_share(self) -> FloatArray:
+        """The share of a row's degree that is its similarity to itself."""
+        return self._own if self.time_edges_ is None else self._own / self.degrees_
 
     def crowded_rows(self) -> IntArray:
         """Return all rows where all are equal, else none."""
@@ -179,7 +203,10 @@ class AnchorGraph(Graph):
         if self._components is None:
             number, labels = anchor_components(self.shared_ties())
             first = self.ties_.indices[self.ties_.indptr[:-1]]
-            self._components = number, labels[first]
+            labels = labels[first]
+            if self.time_edges_ is not None:
+                number, labels = _joined_components(number, labels, self.time_edges_)
+            self._components = number, labels
         return self._components
 
     def affinities(self, X: Any) -> tuple[Affinity, BoolArray]:
@@ -433,3 +460,13 @@ def sparse_rows(weights: FloatArray, nearest: IntArray, n_anchors: int) -> Any:
     n, s = weights.shape
     ends = np.arange(0, n * s + 1, s, dtype=np.int32 if n * s < 2**31 else np.int64)
     return sparse.csr_array((weights.ravel(), nearest.ravel(), ends), shape=(n, n_anchors))
+
+
+def _joined_components(number: int, labels: IntArray, edges: Affinity) -> tuple[int, IntArray]:
+    """Return the components of rows if those of some are joined by edges."""
+    ends = sparse.coo_array(edges)
+    joins = sparse.csr_array(
+        (np.ones(ends.nnz), (labels[ends.row], labels[ends.col])), shape=(number, number)
+    )
+    number, joined = connected_components(joins, directed=False)
+    return int(number), joined[labels].astype(np.intp)

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 
 from apportion._io.archive import Stored
 from apportion._utils.hashing import scramble
+from apportion._utils.sequences import Sequences
 from apportion._utils.threads import total
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.graphs._row_blocks import multiply
@@ -26,6 +27,9 @@ _NEGLIGIBLE = 1e-8
 
 _EQUALLY_SMOOTH = 1e-9
 """Smoothness that differs by no more than this is equal, but for rounding."""
+
+_TENTH = 0.1
+"""The weight of edges in time counts neighbors of equal similarity, of which a row has ten."""
 
 Affinity = Any
 """A similarity matrix: a dense array or a SciPy sparse array."""
@@ -56,6 +60,8 @@ class Graph(BaseEstimator, ABC):
     affinity_: Affinity
     degrees_: FloatArray
     locality: IntArray | None = None
+    time_weight: float = 0.0
+    """The weight of edges between rows that follow each other in time."""
 
     @abstractmethod
     def fit(self, X: Any) -> Self:
@@ -117,6 +123,32 @@ class Graph(BaseEstimator, ABC):
         other._components = number, labels[rows]
         other.locality = None
         return other
+
+    def tied_in_time(self, sequences: Sequences, weight: float) -> Graph:
+        """Return the same graph with edges between rows that follow each other in time.
+
+        Parameters
+        ----------
+        sequences : Sequences
+            Which rows follow each other, and how closely.
+        weight : float
+            The weight of such an edge at the usual step, in tenths of the mean degree: as much as
+            that many of ten neighbors.
+
+        Returns
+        -------
+        Graph
+            A graph on which soft labels are propagated; new rows are compared as before.
+        """
+        other = copy(self)
+        other.time_weight = weight
+        if not weight:
+            return other
+        W, edges = self.affinity_, self._edges_in_time(sequences, weight)
+        return other._set_affinity(sparse.csr_array(W + edges) if sparse.issparse(W) else W + edges)
+
+    def _edges_in_time(self, sequences: Sequences, weight: float) -> Affinity:
+        return sequences.edges() * (weight * _TENTH * self.degrees_.mean())
 
     def _set_affinity(self, W: Affinity) -> Self:
         self.affinity_ = W

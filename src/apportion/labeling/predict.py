@@ -21,6 +21,7 @@ from apportion.labeling._summary import PROBABILITY, labels_summary, uncertain_n
 from apportion.labeling._supervised import row_times
 from apportion.labeling.rows import RowLabels, places_among, uncertain_rows
 from apportion.labeling.table import PredictedTable
+from apportion.model_selection._weighing import WeighingClassifier
 from apportion.persistence import SavedModel, load_model
 from apportion.supervision.diary.column_roles import ColumnTable, located_rows
 from apportion.supervision.diary.recording import marks_of
@@ -118,8 +119,9 @@ def _predicted(
     report_progress("predicting")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        in_time = row_times(rows.table).in_order
-        when = {} if in_time is None else in_time.arguments(saved.model)
+        knows_time = isinstance(saved.model, WeighingClassifier)
+        in_time = row_times(rows.table).in_order if knows_time else None
+        when = {} if in_time is None else in_time.arguments()
         masses = saved.model.predict_proba(encoded.rows, **when)
     isolated, off = np.zeros((2, len(masses)), dtype=bool)
     for warning in caught:

@@ -19,6 +19,7 @@ from apportion._io.label_table import joined_codes
 from apportion._utils.progress import several_runs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, joined_reports, report_bags
+from apportion.estimators import LPLLP
 from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import CandidateWarning, SupervisionError, message_of
@@ -69,10 +70,8 @@ class RowsInTime(NamedTuple):
             self.times[rows], None if self.recordings is None else self.recordings[rows]
         )
 
-    def arguments(self, model: Any) -> dict[str, Any]:
-        """Return the arguments of `fit` and `predict` of a model; none if it knows no time."""
-        if not isinstance(model, WeighingClassifier):
-            return {}
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `fit` and `predict` of models that know time."""
         return {"times": self.times, "sequences": self.recordings}
 
 
@@ -396,7 +395,8 @@ def _fit(
     fitted: Any = model
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        when = {} if known.in_time is None else known.in_time.arguments(model)
+        knows_time = isinstance(model, WeighingClassifier | LPLLP)
+        when = known.in_time.arguments() if knows_time and known.in_time is not None else {}
         fitted.fit(X, known.given, bags=known.bags, proportions=known.totals, **when)
     notes = [message_of(warning.message) for warning in caught]
     if isinstance(model, GraphClassifier) and not isinstance(model.graph_, KNNGraph):
@@ -408,6 +408,10 @@ def _fit(
         if not any(isinstance(warning.message, CandidateWarning) for warning in caught):
             notes += [report.reason] * bool(report.reason)
         notes += [f"time: {report.about_time}"] * bool(report.about_time)
+    if isinstance(model, LPLLP) and when:
+        notes.append(
+            f"time: rows that follow each other are tied with weight {model.time_weight_:g}"
+        )
     return model, notes
 
 

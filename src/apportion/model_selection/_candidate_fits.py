@@ -16,8 +16,9 @@ from apportion._io.class_tables import columns_for
 from apportion._io.identifiers import object_vector
 from apportion._utils.groups import balanced_folds
 from apportion._utils.progress import WEIGHING, report_progress, several_runs
+from apportion._utils.sequences import Sequences
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
-from apportion.estimators import EMLLP
+from apportion.estimators import EMLLP, LPLLP
 from apportion.estimators._base import seeded
 from apportion.estimators._graph import GraphClassifier
 from apportion.estimators._inductive import feature_order
@@ -51,12 +52,15 @@ class Problem:
         What is known of them.
     seed : int
         The seed of candidates without one.
+    in_order : Sequences or None
+        Which rows follow each other in time, if that is known.
     """
 
     X: FloatArray
     standardized: FloatArray
     bags: Bags
     seed: int
+    in_order: Sequences | None = None
 
     def rows_for(self, candidate: Candidate) -> FloatArray:
         """Return the rows as a candidate gets them."""
@@ -77,7 +81,8 @@ class Problem:
         y, bags, totals = known_without(self.bags, hidden)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model.fit(X, y, bags=bags, proportions=totals)
+            when = {"times": self.in_order} if isinstance(model, LPLLP) else {}
+            model.fit(X, y, bags=bags, proportions=totals, **when)
             P = row_probabilities(model, X, self.bags.classes)
         notes = tuple(dict.fromkeys(message_of(warning.message) for warning in caught))
         return CandidateFit(model, P, notes, time.perf_counter() - started)

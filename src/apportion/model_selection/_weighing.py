@@ -14,6 +14,7 @@ from apportion._core.projection import reconcile
 from apportion._io.archive import Stored
 from apportion._io.class_tables import columns_for
 from apportion._io.model_state import State, StateReader
+from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import integer
 from apportion._utils.sequences import Sequences
 from apportion._utils.threads import with_reproducible_sums
@@ -109,8 +110,8 @@ class WeighingClassifier(BagClassifier):
         # In the order of the features, so that the order of rows changes no rounding, and no hash.
         row_order, _ = feature_order(rows, matched)
         self._standardization = Standardization.of(rows[row_order])
-        problem = Problem(rows, self._standardization(rows), matched, seed)
-        in_order = rows_in_time(times, sequences, rows)
+        in_order = rows_in_time(times, sequences, hash_ranks(rows, len(rows)))
+        problem = Problem(rows, self._standardization(rows), matched, seed, in_order)
 
         usable = [c for c in candidates if c.most_rows >= matched.n_samples]
         left_out = {
@@ -126,7 +127,7 @@ class WeighingClassifier(BagClassifier):
         if not fitted:
             raise ValueError("No candidate could be fitted; the warnings say why.")
         held_out = (folds >= 0) & (folds < n_folds)
-        self._weigh(fitted, problem, held_out, left_out, forecast.seconds, in_order)
+        self._weigh(fitted, problem, held_out, left_out, forecast.seconds)
         return self
 
     def _asked_candidates(self) -> list[Candidate]:
@@ -139,10 +140,9 @@ class WeighingClassifier(BagClassifier):
         held_out: BoolArray,
         left_out: dict[str, str],
         forecast_seconds: float | None,
-        in_order: Sequences | None,
     ) -> None:
         """Calibrate and average the candidates, and store what comes of it."""
-        bags = problem.bags
+        bags, in_order = problem.bags, problem.in_order
         result = weigh_candidates(fitted, problem, held_out)
         pairs = list(zip(result.fitted, result.weights, result.calibrations, strict=True))
         P, final, about_time = result.average, result.final, ""
@@ -260,7 +260,7 @@ class WeighingClassifier(BagClassifier):
     @with_reproducible_sums
     def _along_time(self, X: Any, times: Any, sequences: Any) -> FloatArray:
         """Return probabilities of new rows given all rows of their sequences."""
-        in_order = rows_in_time(times, sequences, X)
+        in_order = rows_in_time(times, sequences, hash_ranks(X, len(X)))
         assert in_order is not None
         if self._in_time is None or self._shares is not None:
             return self._soft_labels(X)

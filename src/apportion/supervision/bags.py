@@ -115,6 +115,15 @@ class Bags:
         codes, lower, upper = position[self.codes[rows]], self.lower[bags], self.upper[bags]
         return Bags(ids, self.classes, codes, lower, upper, self.given[rows])
 
+    def only(self, bags: IntArray) -> Bags:
+        """Return some of the bags; rows of the others are in no bag, and keep no given label."""
+        position = np.full(len(self.ids) + 1, -1)
+        position[bags] = np.arange(len(bags))
+        codes = position[self.codes]
+        given = np.where((self.codes >= 0) & (codes < 0), -1, self.given)
+        ids = tuple(self.ids[k] for k in bags)
+        return Bags(ids, self.classes, codes, self.lower[bags], self.upper[bags], given)
+
     def with_given(self, F: FloatArray) -> FloatArray:
         """Return the soft labels with the given rows at their labels; changes F."""
         rows = np.flatnonzero(self.given >= 0)

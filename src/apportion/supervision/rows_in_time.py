@@ -7,38 +7,40 @@ from typing import Any
 import numpy as np
 
 from apportion._io.identifiers import factorize
-from apportion._utils.hashing import hash_ranks
 from apportion._utils.sequences import Sequences
-from apportion._utils.typing import FloatArray
+from apportion._utils.typing import FloatArray, IntArray
 from apportion.exceptions import SupervisionError
 from apportion.supervision.bags import refuse_other_length
 from apportion.supervision.diary.instants import read_times
 
 
-def rows_in_time(times: Any, sequences: Any, X: FloatArray) -> Sequences | None:
+def rows_in_time(times: Any, sequences: Any, ranks: IntArray) -> Sequences | None:
     """Return the rows in the order of time, sequence by sequence; None if no times are given.
 
     Parameters
     ----------
-    times : array-like of shape (n_samples,), or None
+    times : array-like of shape (n_samples,), Sequences or None
         When each row was: numbers, in any unit, date-times, with or without a zone, or ISO text.
+        `Sequences` that are known already are returned.
     sequences : array-like of shape (n_samples,), or None
         The recording of each row, of any hashable type; None if all rows are of one recording. A
         row whose recording is missing follows no other row.
-    X : ndarray of shape (n_samples, n_features)
-        The rows, whose hash orders those of one recording and time.
+    ranks : ndarray of shape (n_samples,)
+        The order of rows of one recording and time; see `hash_ranks`.
 
     Returns
     -------
     Sequences or None
     """
+    if isinstance(times, Sequences):
+        return times
     if times is None:
         if sequences is not None:
             raise SupervisionError(
                 "sequences", "no times", "both or neither", "pass `times` as well"
             )
         return None
-    n_samples = len(X)
+    n_samples = len(ranks)
     moments = _moments(times)
     refuse_other_length("times", moments, n_samples)
     codes = np.zeros(n_samples, dtype=np.intp)
@@ -48,7 +50,7 @@ def rows_in_time(times: Any, sequences: Any, X: FloatArray) -> Sequences | None:
         alone = np.flatnonzero(codes < 0)
         codes = codes.astype(np.intp)
         codes[alone] = len(names) + np.arange(len(alone))
-    return Sequences.of(moments, codes, hash_ranks(X, n_samples))
+    return Sequences.of(moments, codes, ranks)
 
 
 def _moments(times: Any) -> FloatArray:
