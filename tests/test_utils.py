@@ -96,6 +96,7 @@ def test_the_digits_example_prints_given_against_assigned():
         "docs/diary.md",
         "docs/report.md",
         "docs/scaling.md",
+        "docs/time.md",
     ],
 )
 def test_pages_print_what_they_say(page, tmp_path):

@@ -125,9 +125,12 @@ def check_method(method: MethodOptions) -> None:
         raise CommandLineError(f"--jobs is for --method {AUTO}, and --method is {method.name}.")
     if not 0 < method.alpha < 1:
         raise CommandLineError(f"--alpha must be above 0 and below 1. Got {method.alpha:g}.")
-    for name, value in (("--tol", method.tol), ("--prior-weight", method.prior_weight)):
+    for name in ("tol", "prior_weight", "time_weight"):
+        value = getattr(method, name)
         if value is not None and not math.isfinite(value):
-            raise CommandLineError(f"{name} must be a finite number. Got {value:g}.")
+            raise CommandLineError(f"{OPTIONS[name]} must be a finite number. Got {value:g}.")
+    if method.time_weight is not None and method.no_time:
+        raise CommandLineError("--time-weight and --no-time contradict each other: give one.")
     if method.prior_weight is not None and method.prior is None:
         raise CommandLineError("--prior-weight is for --prior: name a method with --prior.")
     if method.neighbors is not None and method.graph not in ("auto", "knn"):
@@ -148,6 +151,7 @@ def estimator_of(method: MethodOptions) -> BagClassifier:
         decode=method.decode,
         prior=None if method.prior is None else _PRIORS[method.prior](),
         prior_weight=method.prior_weight,
+        time_weight="auto" if method.time_weight is None else method.time_weight,
         n_probes=method.probes,
         tol=method.tol,
         max_iter=method.max_iter,

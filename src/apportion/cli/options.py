@@ -284,6 +284,12 @@ class MethodOptions:
     prior_weight: float | None = _lp_llp(
         None, "How near they keep to it. 0.1 with --prior if not given.", min=0.0
     )
+    time_weight: float | None = _lp_llp(
+        None,
+        "How strongly windows that follow each other are tied: as much as so many of ten "
+        "neighbors. If not given, it follows from how labels flicker.",
+        min=0.0,
+    )
     probes: int = _lp_llp(
         8, "The most random starts to compare where totals may admit several answers.", min=0
     )
