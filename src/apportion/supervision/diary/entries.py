@@ -284,16 +284,15 @@ def refuse_contradictions(entries: Entries, rules: DiaryRules) -> None:
         return
     k, h = (int(index[0]) for index in np.nonzero(wrong))
     name, n_times = entries.classes[h], int(entries.episodes[k, h])
-    found = f"that {name!r} happened {counted(n_times, 'time')}, and a duration of 0"
-    advice = "correct the number or the duration"
+    took, advice = "a duration of 0", "correct the number or the duration"
     if never[k, h]:
-        found = f"that {name!r} took time and happened 0 times"
+        took = "a duration above 0"
     elif blank[k, h]:
-        found = f"that {name!r} happened {counted(n_times, 'time')}, and no duration"
+        took = "no duration"
         advice = hint("fill in the duration; if empty cells are not known, use {blank:unknown}")
     raise DiaryError(
         f"entry {entries.title(k)!r}",
-        found,
+        f"{counted(n_times, 'episode')} of {name!r} and {took}",
         "a number and a duration that are both 0, or both above 0",
         advice,
         row=k,

@@ -88,7 +88,7 @@ def agreed_count(
         )
         raise bad_cell(row, column, repr(cell), allowed, advice)
     if in_duration is not None and in_duration != n_times:
-        found = f"{n_times}, and a duration of {activity!r} that is written as {in_duration} × …"
+        found = f"{n_times}, where the duration of {activity!r} says '{in_duration} ×'"
         raise bad_cell(row, column, found, "the same number in both", "correct one of them")
     return n_times
 

@@ -267,9 +267,9 @@ def _read_as(entries: Entries) -> list[str]:
     if said:
         names = name_some((entries.classes[h] for h in said), 12)
         columns = name_some(map(repr, entries.counting), 12)
-        where = f" (columns: {columns})" if columns else ""
+        where = f" (in {columns}, beside total durations)" if columns else ""
         notes.append(
-            f"{entries.source} also says how often, of {counted(len(said), 'activity')}: "
+            f"{entries.source} also says how often, for {counted(len(said), 'activity')}: "
             f"{names}{where}"
         )
     if entries.unused:
