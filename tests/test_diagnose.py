@@ -141,7 +141,10 @@ def test_a_class_of_less_than_one_row_a_day_is_hard_to_place():
     (few,) = diagnose(bags, np.column_stack([1 - tea, tea])).hard_to_place
     assert few == (1, pytest.approx(11.0), True, (0, 1, 2, 3), 7)
     assert few.amount == "less than one row in 4 of its 7 totals"
-    tea[3] = 0.1
+    tea[:] = 0.05
+    (few,) = diagnose(bags, np.column_stack([1 - tea, tea])).hard_to_place
+    assert few.amount == "less than one row in each of its 8 totals"
+    tea[3:] = 0.096
     assert diagnose(bags, np.column_stack([1 - tea, tea])).hard_to_place == ()
 
 
@@ -169,16 +172,16 @@ def test_given_labels_are_placed():
 @given(st.data())
 def test_who_is_hard_to_place_agrees_with_a_loop(data):
     n, c = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 4))
-    cell = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 7.0])
+    cell = st.sampled_from([0.0, 0.25, 0.9, 0.96, 1.0, 2.0, 7.0])
     rows = st.lists(st.lists(cell, min_size=c, max_size=c), min_size=n, max_size=n)
     upper = np.array(data.draw(rows))
     lower = upper * data.draw(st.sampled_from([0.0, 1.0]))
     expected = []
     for h in range(c):
         some = [k for k in range(n) if upper[k, h] > 0]
-        below = tuple(k for k in some if upper[k, h] < 1)
-        total = sum(upper[k, h] for k in some)
-        if some and (total < 3 or len(below) >= len(some) / 2):
+        below = tuple(k for k in some if upper[k, h] < 0.95)
+        total = pytest.approx(sum(upper[k, h] for k in some))
+        if some and (total.expected < 2.85 or len(below) >= len(some) / 2):
             exact = all(lower[k, h] == upper[k, h] for k in range(n))
             expected.append((h, total, exact, below, len(some)))
     assert list(hard_to_place(range(n), np.arange(c), lower, upper)) == expected
