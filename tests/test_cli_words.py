@@ -1,12 +1,13 @@
 """The words of the command line: plain ones, and every other one is explained once."""
 
+import json
 import re
 
 import pytest
 
 from apportion.datasets import make_smart_home
 from apportion.report._glossary import Explanations, glossary
-from command_line import cells_of, day_files, done
+from command_line import cells_of, day_files, done, write
 
 pytestmark = pytest.mark.slow
 
@@ -63,6 +64,15 @@ def test_diagnose_says_the_plainest_first_and_explains_its_figures(diary, bags):
         assert re.match(r"No two classes stand|The totals (do not|hardly) tell", result.stdout)
         both = f"{result.stderr} {result.stdout}"
         assert sorted(explained(both, words)) == sorted([words, "information index", "rank"])
+
+
+def test_classes_that_are_hard_to_place_are_named_once(bags):
+    write("totals.csv", "day,sleep,tv,tea\nmon,4,1,1\ntue,1,4,1\nwed,3,3,0\n")
+    sentence = "'tea' takes 2 rows in all: hard to place"
+    assert done("diagnose", *bags).stdout.rstrip().endswith(f"{sentence}.")
+    assert done("label", *bags).stderr.count(sentence) == 1
+    (few,) = json.loads(done("diagnose", *bags, "--json").stdout)["hard_to_place"]
+    assert few == {"class": "tea", "rows_at_most": 2.0, "bags": []}
 
 
 def test_bags_stay_bags(bags):

@@ -247,6 +247,7 @@ def entries(draw):
         classes=tuple(classes),
         seconds=seconds,
         shares=shares,
+        episodes=np.full(shares.shape, np.nan),
         bare_unit=None,
         unused=(),
     )

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import apportion
-from apportion import AnchorGraph, Totals
+from apportion import AnchorGraph, Totals, diagnose
 from apportion import distributed as estimator
 from apportion._core.decode import Decoding, Quotas
 from apportion._core.descent import Status
@@ -1445,6 +1445,10 @@ def test_classes_that_no_bag_tells_apart_are_named(known):
     assert "The totals do not tell 'sit' from 'stand' apart" in told[BagDesignWarning]
     assert "Totals in other proportions would tell them apart" in told[BagDesignWarning]
     assert model.diagnosis_.findings
+    assert model.diagnosis_.hard_to_place == ()
+    totals = Totals.from_counts({0: [99, 1], 1: [99, 1]}, classes=["sit", "stand"])
+    model, _ = warnings_of(known.X[:200], halves, totals)
+    assert model.diagnosis_.hard_to_place == diagnose(halves, totals).hard_to_place != ()
     _, told = warnings_of(known.X, known.bags, known.totals)
     assert told == {}
 

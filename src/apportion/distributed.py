@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -40,6 +41,7 @@ from apportion.exceptions import InputError
 from apportion.graphs import AnchorGraph
 from apportion.graphs._neighbors import FlatSearch
 from apportion.graphs.anchor import usual_scales
+from apportion.supervision.diagnosis import hard_to_place
 from apportion.supervision.totals import Totals, as_totals
 
 __all__ = ["LPLLP"]
@@ -275,7 +277,6 @@ class LPLLP(BaseEstimator):
         self.n_samples_ = layout.n_samples
         self.n_spanning_ = int(layout.several.sum())
         self.unique_ = fitted.unique
-        self.diagnosis_ = fitted.diagnosis
         self.n_requests_ = sum(fitted.requests)
         self.bytes_per_request_ = fitted.bytes_per_request
         self.n_tasks_ = cluster.n_tasks
@@ -291,6 +292,9 @@ class LPLLP(BaseEstimator):
             decode="quota",
             tied={"quota": fitted.n_tied},
         )
+        report = self.bag_report_
+        hard = hard_to_place(report.ids, report.classes, report.lower, report.upper)
+        self.diagnosis_ = replace(fitted.diagnosis, hard_to_place=hard)
         self._model = self._fitted_model(fitted, source)
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         for name in ("graph_", "graph_choice_", "n_features_in_", "feature_names_in_"):

@@ -10,7 +10,7 @@ from apportion.cli.options import KnownOptions, option, with_groups
 from apportion.exceptions import name_some
 from apportion.labeling._summary import as_json, diagnosis_summary
 from apportion.report._glossary import Explanations
-from apportion.supervision.diagnosis import Diagnosis
+from apportion.supervision.diagnosis import Diagnosis, placing_sentences
 from apportion.supervision.diagnosis import diagnose as diagnosis_of
 
 
@@ -65,4 +65,5 @@ def _in_words(diagnosis: Diagnosis, explain: Explanations) -> list[str]:
     if diagnosis.absent:
         names = name_some(map(repr, diagnosis.absent), 12)
         lines.append(f"Not counted, because all their totals are 0: {names}.")
-    return lines
+    found = placing_sentences({"": diagnosis.hard_to_place})
+    return lines + [f"{sentence[0].upper()}{sentence[1:]}." for sentence in found]

@@ -26,7 +26,7 @@ from apportion.labeling._methods import (
 from apportion.labeling._source import SourceTable
 from apportion.labeling.rows import LabeledRows, RowLabels, kept_and_uncertain, reasons_of
 from apportion.model_selection import EstimatedAccuracy, WeighedCandidate
-from apportion.supervision.diagnosis import Diagnosis
+from apportion.supervision.diagnosis import Diagnosis, placing_sentences
 
 _KEY = b"apportion"
 _ALL = "all"
@@ -227,12 +227,18 @@ def _accuracy(accuracy: EstimatedAccuracy) -> dict[str, Any]:
 
 
 def method_notes(labels: LabeledRows) -> list[str]:
-    """Return how many labels are right, as far as that is estimated; nothing if it never is."""
+    """Return which classes are hard to place, and the estimated accuracy if there is one."""
+    hard = placing_sentences(
+        {
+            "" if group is None else str(group): model.diagnosis_.hard_to_place
+            for group, model in labels.models.items()
+        }
+    )
     if not any(map(candidates_in, labels.models.values())):
-        return []
+        return hard
     accuracy = mean_accuracy(labels.models, open_rows_of(labels))
     pairs = (("labels in this table", accuracy.fitted_rows), ("new rows", accuracy.new_rows))
-    return [f"estimated accuracy, {what}: {estimate}" for what, estimate in pairs]
+    return [*hard, *(f"estimated accuracy, {what}: {estimate}" for what, estimate in pairs)]
 
 
 def diagnosis_summary(
@@ -258,6 +264,10 @@ def diagnosis_summary(
         ],
         "uninformative": diagnosis.uninformative,
         "findings": list(diagnosis.findings),
+        "hard_to_place": [
+            {"class": str(few.label), "rows_at_most": few.total, "bags": list(map(str, few.bags))}
+            for few in diagnosis.hard_to_place
+        ],
         "rules": list(rules),
         "notes": list(notes),
     }

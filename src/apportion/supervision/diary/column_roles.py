@@ -26,6 +26,7 @@ DIARY_ROLES: dict[str, tuple[str, ...]] = {
     "period": ("period", "bag"),
     "activity": ("activity", "label", "class"),
     "duration": ("duration", "amount", "hours", "minutes", "seconds", "share", "percent"),
+    "episodes": ("episodes", "times", "count", "how_often"),
     "note": ("note", "notes", "comment", "comments", "remark", "remarks"),
 }  # fmt: skip
 """The usual names of a diary's columns; any other column is an activity.

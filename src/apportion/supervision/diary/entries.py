@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from apportion._io.sheet import Sheet
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
-from apportion.exceptions import DiaryError, hint, name_some
+from apportion.exceptions import DiaryError, counted, hint, name_some
 from apportion.supervision.diary.column_roles import Roles, bad_cell
+from apportion.supervision.diary.diary_rules import DiaryRules
 from apportion.supervision.diary.durations import UNITS, Amount, read_amount, unit_in_name
+from apportion.supervision.diary.episode_counts import agreed_count, counting_columns, times_in
 from apportion.supervision.diary.periods import Spans, names_in, read_periods
 from apportion.supervision.totals import unit_of_sums
 
@@ -39,10 +41,14 @@ class Entries:
         The activities.
     seconds, shares : ndarray of shape (n_periods, n_classes)
         Amounts in units of time, and as shares of the period; NaN = not given in this form.
+    episodes : ndarray of shape (n_periods, n_classes)
+        How often each activity happened; NaN = not given.
     bare_unit : str or None
         What numbers without a unit were read as; None where there are none.
     unused : tuple of str
         Columns that are notes, or that repeat when or how long.
+    counting : tuple of str
+        Columns that say how often.
     """
 
     source: str
@@ -54,8 +60,10 @@ class Entries:
     classes: tuple[str, ...]
     seconds: FloatArray
     shares: FloatArray
+    episodes: FloatArray
     bare_unit: str | None
     unused: tuple[str, ...]
+    counting: tuple[str, ...] = ()
 
     @property
     def blank(self) -> BoolArray:
@@ -82,11 +90,21 @@ class Entries:
             places=tuple(self.places[k] for k in rows),
             seconds=self.seconds[chosen],
             shares=self.shares[chosen],
+            episodes=self.episodes[chosen],
         )
 
 
 _Amounts = dict[tuple[int, int], Amount | None]
 """The amounts of a table, by line and class."""
+
+
+class _Reported(NamedTuple):
+    """The activities of a table, their amounts and how often they happened, and from where."""
+
+    classes: list[str]
+    amounts: _Amounts
+    times: dict[tuple[int, int], int | None]
+    counting: tuple[str, ...]
 
 
 def read_entries(
@@ -104,13 +122,15 @@ def read_entries(
         participants = names_in(sheet, roles.column["participant"], "participant")
     keys = list(zip(participants, periods.names, strict=True))
     used = {"participant", *periods.roles}
-    activity, duration = (roles.column.get(role) for role in ("activity", "duration"))
+    activity, duration, often = (
+        roles.column.get(role) for role in ("activity", "duration", "episodes")
+    )
     if activity is None:
         _refuse_repeated(keys, sheet)
-        classes, amounts = _wide_amounts(sheet, roles)
+        reported = _wide_amounts(sheet, roles)
     else:
         activities = names_in(sheet, activity, "activity")
-        used |= {"activity", "duration"} if duration else {"activity"}
+        used |= {"activity", "duration", "episodes"} if duration else {"activity"}
         if duration is None and "start" not in periods.roles:
             found = f"activities in {activity!r} without durations"
             allowed = "a column 'duration', 'hours' or 'share', or 'start' and 'end' of each one"
@@ -121,16 +141,19 @@ def read_entries(
             raise DiaryError(sheet.name, found, allowed, hint(advice, column=activity))
         with_activity = [(*key, name) for key, name in zip(keys, activities, strict=True)]
         _refuse_repeated(with_activity if duration else keys, sheet)
-        classes, amounts = _long_amounts(sheet, activities, duration)
+        reported = _long_amounts(sheet, activities, duration, often)
     lines: dict[tuple[str | None, str], list[int]] = {}
     for i, key in enumerate(keys):
         lines.setdefault(key, []).append(i)
     number = {key: k for k, key in enumerate(lines)}
+    shape = len(lines), len(reported.classes)
     seconds, shares, bare_unit = _in_units(
-        {(number[keys[i]], h): amount for (i, h), amount in amounts.items()},
-        (len(lines), len(classes)),
-        unit,
+        {(number[keys[i]], h): amount for (i, h), amount in reported.amounts.items()}, shape, unit
     )
+    episodes = np.full(shape, np.nan)
+    for (i, h), n_times in reported.times.items():
+        if n_times is not None:
+            episodes[number[keys[i]], h] = n_times
     return Entries(
         source=sheet.name,
         form="wide" if activity is None else "long",
@@ -138,16 +161,18 @@ def read_entries(
         names=tuple(name for _, name in lines),
         spans=periods.spans and periods.spans.take(np.array([i[0] for i in lines.values()])),
         places=tuple(_places(sheet, group) for group in lines.values()),
-        classes=tuple(classes),
+        classes=tuple(reported.classes),
         seconds=seconds,
         shares=shares,
+        episodes=episodes,
         bare_unit=bare_unit,
         unused=(*(c for role, c in roles.column.items() if role not in used), *roles.notes),
+        counting=reported.counting,
     )
 
 
-def _wide_amounts(sheet: Sheet, roles: Roles) -> tuple[list[str], _Amounts]:
-    """Return the activities, one per column, and their amounts."""
+def _wide_amounts(sheet: Sheet, roles: Roles) -> _Reported:
+    """Return the activities, one per column, with their amounts and how often they happened."""
     in_roles = {*roles.column.values(), *roles.notes}
     columns = [name for name in sheet.columns if name not in in_roles]
     if not columns:
@@ -157,6 +182,8 @@ def _wide_amounts(sheet: Sheet, roles: Roles) -> tuple[list[str], _Amounts]:
             "one column per activity, or columns 'activity' and 'duration'",
             "add them, or rename a column that is an activity",
         )
+    counting = counting_columns(columns, sheet.name)
+    columns = [name for name in columns if name not in counting]
     classes = [unit_in_name(name)[0] for name in columns]
     _refuse_similar(classes, [f"column {name!r}" for name in columns], sheet.name)
     advice = (
@@ -165,46 +192,61 @@ def _wide_amounts(sheet: Sheet, roles: Roles) -> tuple[list[str], _Amounts]:
         "{diary_column:activity={column}}"
     )
     amounts: _Amounts = {}
+    times: dict[tuple[int, int], int | None] = {}
     for h, column in enumerate(columns):
         unit, fix = unit_in_name(column)[1], hint(advice, column=column)
         for i, cell in enumerate(sheet.amounts(column)):
-            amounts[i, h] = _amount(cell, unit, i, column, fix)
-    return classes, amounts
+            amounts[i, h], times[i, h] = _amount(cell, unit, i, column, fix)
+    for often, column in counting.items():
+        h = columns.index(column)
+        for i, cell in enumerate(sheet.amounts(often)):
+            times[i, h] = agreed_count(cell, times[i, h], i, often, classes[h])
+    return _Reported(classes, amounts, times, tuple(counting))
 
 
 def _long_amounts(
-    sheet: Sheet, activities: list[str], duration: str | None
-) -> tuple[list[str], _Amounts]:
+    sheet: Sheet, activities: list[str], duration: str | None, often: str | None
+) -> _Reported:
     """Return the activities, one per line, and their amounts; without a duration they fill it."""
     first_line = {name: i for i, name in reversed(list(enumerate(activities)))}
     classes = list(dict.fromkeys(activities))
     position = {name: h for h, name in enumerate(classes)}
     _refuse_similar(classes, [sheet.places[first_line[name]] for name in classes], sheet.name)
+    cells = [(i, position[name]) for i, name in enumerate(activities)]
     if duration is None:
-        filled = Amount("share", 1.0)
-        return classes, {(i, position[name]): filled for i, name in enumerate(activities)}
+        return _Reported(classes, dict.fromkeys(cells, Amount("share", 1.0)), {}, ())
     plain, unit = unit_in_name(duration)
     unit = unit or (plain.casefold() if plain.casefold() in UNITS else None)
-    amounts = {
-        (i, position[name]): _amount(cell, unit, i, duration, "correct the cell")
-        for i, (name, cell) in enumerate(zip(activities, sheet.amounts(duration), strict=True))
-    }
-    return classes, amounts
+    amounts: _Amounts = {}
+    times: dict[tuple[int, int], int | None] = {}
+    for cell, text in zip(cells, sheet.amounts(duration), strict=True):
+        amounts[cell], times[cell] = _amount(text, unit, cell[0], duration, "correct the cell")
+    if often is None:
+        return _Reported(classes, amounts, times, ())
+    for (i, h), text in zip(cells, sheet.amounts(often), strict=True):
+        times[i, h] = agreed_count(text, times[i, h], i, often, classes[h])
+    return _Reported(classes, amounts, times, (often,))
 
 
-def _amount(cell: Any, unit: str | None, row: int, column: str, advice: str) -> Amount | None:
-    """Return the amount in a cell; a bare number has the unit in the name of its column."""
+def _amount(
+    cell: Any, unit: str | None, row: int, column: str, advice: str
+) -> tuple[Amount | None, int | None]:
+    """Return the amount in a cell, and how often; the name of its column may have the unit."""
+    n_times, each = times_in(cell)
     try:
-        amount = read_amount(cell)
+        amount = read_amount(each)
     except ValueError:
         allowed = (
-            "durations of 0 and more such as 8.5, '8h30', '08:30' or '90 min', percentages such as "
-            "'35%', or an empty cell"
+            "durations of 0 and more such as 8.5, '8h30', '08:30', '90 min' or '3 × 10 min', "
+            "percentages such as '35%', or an empty cell"
         )
         raise bad_cell(row, column, repr(cell), allowed, advice) from None
-    if amount is None or amount.kind != "bare" or unit is None:
-        return amount
-    return Amount("share" if _is_share(unit) else "seconds", amount.value * UNITS[unit])
+    if amount is None:
+        return None, None
+    kind, value = amount.kind, amount.value * (1 if n_times is None else n_times)
+    if kind == "bare" and unit is not None:
+        kind, value = "share" if _is_share(unit) else "seconds", value * UNITS[unit]
+    return Amount(kind, value), n_times
 
 
 def _in_units(
@@ -230,6 +272,32 @@ def _in_units(
 
 def _is_share(unit: str) -> bool:
     return unit in ("share", "percent")
+
+
+def refuse_contradictions(entries: Entries, rules: DiaryRules) -> None:
+    """Raise for an activity that happened and took no time, or took time and never happened."""
+    amount = np.where(np.isnan(entries.seconds), entries.shares, entries.seconds)
+    blank, never = entries.blank, entries.episodes == 0
+    took_none = (amount == 0) | (blank & (rules.blank == "zero"))
+    wrong = (never & (amount > 0)) | ((entries.episodes > 0) & took_none)
+    if not wrong.any():
+        return
+    k, h = (int(index[0]) for index in np.nonzero(wrong))
+    name, n_times = entries.classes[h], int(entries.episodes[k, h])
+    took, advice = "a duration of 0", "correct the number or the duration"
+    if never[k, h]:
+        took = "a duration above 0"
+    elif blank[k, h]:
+        took = "no duration"
+        advice = hint("fill in the duration; if empty cells are not known, use {blank:unknown}")
+    raise DiaryError(
+        f"entry {entries.title(k)!r}",
+        f"{counted(n_times, 'episode')} of {name!r} and {took}",
+        "a number and a duration that are both 0, or both above 0",
+        advice,
+        row=k,
+        place=entries.place(k),
+    )
 
 
 def _refuse_similar(names: Sequence[str], places: Sequence[str], where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,8 @@ class EntryTotals(NamedTuple):
         The ids of their bags.
     totals : Totals
         The totals of their bags.
+    episodes : ndarray of shape (n_bags, n_classes)
+        How often each class of the totals happened; NaN = not given.
     never : tuple of str
         Activities that take no time in any of them.
     finding : str or None
@@ -59,6 +62,7 @@ class EntryTotals(NamedTuple):
     kept: IntArray
     ids: list[str]
     totals: Totals
+    episodes: FloatArray
     never: tuple[str, ...]
     finding: str | None
     notes: list[str]
@@ -142,7 +146,8 @@ def entry_totals(
             "activities that take no time in any entry that is used are no classes: "
             f"{name_some(map(repr, never), 12)}"
         )
-    return EntryTotals(kept, ids, totals, never, finding, notes)
+    episodes = _of_classes(entries.episodes[kept], entries.classes, totals.classes.tolist())
+    return EntryTotals(kept, ids, totals, episodes, never, finding, notes)
 
 
 def _some_titles(entries: Entries, mask: BoolArray, n: int) -> str:
@@ -283,6 +288,13 @@ def _totals(
         classes=[names[h] for h in some],
     )
     return totals, tuple(name for h, name in enumerate(classes) if h not in some)
+
+
+def _of_classes(table: FloatArray, names: Sequence[str], classes: Sequence[str]) -> FloatArray:
+    """Return the columns of some classes; NaN for a class that has none."""
+    position = {name: h for h, name in enumerate(names)}
+    with_none = np.column_stack([table, np.full(len(table), np.nan)])
+    return with_none[:, [position.get(name, -1) for name in classes]]
 
 
 def _too_long(

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from apportion._io.sheet import sheet_of
-from apportion._utils.typing import AnyArray, BoolArray, IntArray
+from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import DiaryError, counted, hint, name_some
 from apportion.supervision.diary.column_roles import (
     DIARY_ROLES,
@@ -19,7 +19,7 @@ from apportion.supervision.diary.column_roles import (
     located_rows,
 )
 from apportion.supervision.diary.diary_rules import DiaryRules
-from apportion.supervision.diary.entries import Entries, read_entries
+from apportion.supervision.diary.entries import Entries, read_entries, refuse_contradictions
 from apportion.supervision.diary.entry_of_window import (
     common_zone,
     day_begin,
@@ -43,6 +43,10 @@ class DiaryBags:
         The id of each window's bag, participant and period; None = in no bag.
     totals : Totals
         Bounds on the shares of the classes in each bag.
+    episodes : ndarray of shape (n_bags, n_classes)
+        How often each class of `totals` happened in each bag, according to the diary; NaN where it
+        does not say. Of a period that was recorded in part (`recorded_hours` below `hours`), the
+        number is an upper bound.
     left_out : ndarray of bool, of shape (n_samples,)
         Windows that are not to be labeled, because the sensor was not worn.
     participants : ndarray of shape (n_samples,), or None
@@ -69,6 +73,7 @@ class DiaryBags:
 
     bags: AnyArray
     totals: Totals
+    episodes: FloatArray
     left_out: BoolArray
     participants: AnyArray | None
     starts: IntArray | None
@@ -114,7 +119,8 @@ def diary_bags(
         called so too), `participant` where there are several, and durations or shares of the
         activities: one column per activity (wide), or one line per activity with columns `activity`
         and `duration` (long). In long lines with `start` and `end` and no duration, the activity
-        filled that time.
+        filled that time. How often an activity happened may be given as "3 × 10 min", in a column
+        such as `toilet_times` or, in the long form, in a column `times`.
     rules : DiaryRules, optional
         What to do where the two do not fit together.
     participant, start, end, nonwear : str, optional
@@ -130,8 +136,8 @@ def diary_bags(
         When a diary's day begins.
     diary_columns : mapping of str to str, optional
         Which of the diary's columns is the `participant`, `date`, `start`, `end`, `period`,
-        `activity`, `duration` or `note`, where it has another name. Notes are not used, and there
-        may be a list of them.
+        `activity`, `duration`, `episodes` (how often) or `note`, where it has another name. Notes
+        are not used, and there may be a list of them.
     date_format, time_format : str, optional
         How dates and times are written, for `datetime.strptime`; by default ISO 8601.
     place : callable, optional
@@ -160,6 +166,7 @@ def diary_bags(
         entries = read_entries(
             sheet, roles, unit=rules.unit, date_format=date_format, time_format=time_format
         )
+    refuse_contradictions(entries, rules)
     table = ColumnTable(windows)
     columns = {"participant": participant, "start": start, "end": end, "nonwear": nonwear}
     with located_rows(place):
@@ -215,6 +222,7 @@ def _matched_bags(
     return DiaryBags(
         bags=np.array([*result.ids, None], dtype=object)[bags],
         totals=result.totals,
+        episodes=result.episodes,
         left_out=recording.not_worn,
         participants=recording.participants,
         starts=starts,
@@ -254,10 +262,20 @@ def _read_as(entries: Entries) -> list[str]:
     if entries.bare_unit is not None:
         unit = {"share": "shares", "percent": "percentages"}.get(entries.bare_unit)
         text += f"; numbers without a unit are read as {unit or entries.bare_unit}"
-    if not entries.unused:
-        return [text]
-    unused = name_some(entries.unused, 12)
-    return [text, f"columns of {entries.source} that are not used: {unused}"]
+    notes = [text]
+    said = np.flatnonzero(np.isfinite(entries.episodes).any(axis=0)).tolist()
+    if said:
+        names = name_some((entries.classes[h] for h in said), 12)
+        columns = name_some(map(repr, entries.counting), 12)
+        where = f" (in {columns}, beside total durations)" if columns else ""
+        notes.append(
+            f"{entries.source} also says how often, for {counted(len(said), 'activity')}: "
+            f"{names}{where}"
+        )
+    if entries.unused:
+        unused = name_some(entries.unused, 12)
+        notes.append(f"columns of {entries.source} that are not used: {unused}")
+    return notes
 
 
 def _changed_days(entries: Entries, first: IntArray, last: IntArray) -> list[str]:
