@@ -78,9 +78,11 @@ def supervised_table(
         return task
     labels, notes = read_given(sources, task, encoding)
     unused = unused_notes(labels, task.supervision.left_out)
+    totals = task.totals_for(labels)
     return replace(
         task,
-        supervision=replace(task.supervision, given=labels, totals=task.totals_for(labels)),
+        supervision=replace(task.supervision, given=labels, totals=totals),
+        episodes=task.episodes_for(totals),
         roles={**task.roles, **dict.fromkeys(columns, "the given labels")},
         notes=(*task.notes, *notes, *unused),
     )
@@ -213,6 +215,7 @@ def _from_diary(
         times_of_diary(matched, day_start),
         "entry",
         matched.never,
+        episodes=matched.episodes,
     )
 
 
