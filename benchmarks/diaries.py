@@ -178,11 +178,14 @@ def supervised(diary: Diary, *, context: bool) -> Any:
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.model_selection import GroupKFold, cross_val_predict
 
+    n_groups = len(np.unique(diary.groups))
+    if n_groups < 2:
+        raise ValueError("the rows are of one person or day; --rows has to allow for two")
     X = in_context(diary) if context else diary.X
     parts = (np.ascontiguousarray(array).tobytes() for array in (X, diary.y, diary.groups))
     key = hashlib.sha256(b"".join(parts)).hexdigest()
     if key not in _supervised:
-        folds = GroupKFold(min(5, len(np.unique(diary.groups))))
+        folds = GroupKFold(min(5, n_groups))
         trees = ExtraTreesClassifier(100, random_state=0)
         _supervised[key] = cross_val_predict(trees, X, diary.y, groups=diary.groups, cv=folds)
     return _supervised[key]
@@ -216,7 +219,7 @@ def print_cells(rows: Sequence[Row], *, details: bool) -> None:
     for (data, bags, seed), cell in cells_of(rows).items():
         one = next(iter(cell.values()))
         print(
-            f"\n{data}, seed {seed}: {one['n']:,} rows, {one['n_bags']} bags ({bags}), "
+            f"\n{data}, seed {seed}: {one['n']:,} rows, {one['n_bags']} bag(s) ({bags}), "
             f"{one['true_episodes']} episodes in {one['recordings']} recording(s); "
             f"{one['short_share']:.0%} of the windows in episodes under {SETS[data].short}"
         )
@@ -256,9 +259,8 @@ def print_differences(rows: Sequence[Row]) -> None:
 
 def print_difference(name: str, both: Sequence[tuple[Row, Row]]) -> None:
     """Print, per set, the means over seeds without and with time."""
-    print(
-        f"\n{without_candidates(name)[0]}: without → with, means over seeds; episodes are found / true"
-    )
+    title = without_candidates(name)[0]
+    print(f"\n{title}: without → with, means over seeds; episodes are found / true")
     print(
         f"  {'':16}{'cells':>6}{'accuracy':>16}{'':8}{'balanced':>16}{'episodes':>14}{'short':>16}"
     )
