@@ -134,7 +134,8 @@ def week(
     short = is_short(y, who, 15 // minutes)
     recorded = outside_gaps(len(y), minutes, seed) if gaps else np.arange(len(y))
     order = 7 * shuffled(who, seed) + (day - day[0]).astype(int)
-    kept = recorded[whole(order[recorded], most)]
+    # Of fewer than five bags AutoLLP holds none out: a week of minutes, 10,080 rows, is the least.
+    kept = recorded[whole(order[recorded], max(most, 7 * 1440 // minutes))]
     return exact(X, y, bags, kept, bags, start.astype("M8[s]"), who, short)
 
 
