@@ -23,9 +23,9 @@ people, and of made-up weeks one person's days after the other's, at least one p
 sphere-person, a stretch of every recording. Methods know exact totals. An episode is a run of one
 label in a recording, and the recall of short ones is of windows in true episodes of less than 15
 minutes (SPHERE: 15 s, as half of its episodes take 3 s; WISDM: 2 min, as none takes 15).
-"supervised" learns from the labels of other people, or other days of made-up weeks, among the same
-rows, and knows no totals; "supervised, context" sees the means and deviations of ±5 windows of the
-recording, too.
+"supervised" learns from the labels of other people, or other days of made-up weeks, also beyond the
+limit, and knows no totals; "supervised, context" sees the means and deviations of ±5 windows of the
+recording, too. Its CPU seconds are of the first cell that needs it.
 """
 
 from __future__ import annotations
@@ -172,33 +172,30 @@ _supervised: dict[str, Any] = {}
 
 
 def supervised(diary: Diary, *, context: bool) -> Any:
-    """Return labels by trees that saw the labels of other people or days.
+    """Return labels by trees that saw the labels of other people or days, of the whole set.
 
     They know no totals, therefore they are fitted once for all bags of the same rows.
     """
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.model_selection import GroupKFold, cross_val_predict
 
-    n_groups = len(np.unique(diary.groups))
-    if n_groups < 2:
-        raise ValueError("the rows are of one person or day; --rows has to allow for two")
-    X = in_context(diary) if context else diary.X
-    parts = (np.ascontiguousarray(array).tobytes() for array in (X, diary.y, diary.groups))
+    X, y, groups, recordings, kept = diary.everyone
+    X = in_context(X, recordings) if context else X
+    parts = (np.ascontiguousarray(array).tobytes() for array in (X, y, groups))
     key = hashlib.sha256(b"".join(parts)).hexdigest()
     if key not in _supervised:
-        folds = GroupKFold(min(5, n_groups))
+        folds = GroupKFold(min(5, len(np.unique(groups))))
         trees = ExtraTreesClassifier(100, random_state=0)
-        _supervised[key] = cross_val_predict(trees, X, diary.y, groups=diary.groups, cv=folds)
-    return _supervised[key]
+        _supervised[key] = cross_val_predict(trees, X, y, groups=groups, cv=folds)
+    return _supervised[key][kept]
 
 
-def in_context(diary: Diary) -> Any:
+def in_context(X: Any, recordings: Any) -> Any:
     """Return the features, and their means and deviations over the windows around."""
     from experiments.sphere_recipes import mean_around
 
-    mean = mean_around(diary.X, diary.recordings, REACH)
-    square = mean_around(diary.X**2, diary.recordings, REACH)
-    return np.hstack([diary.X, mean, np.sqrt(np.maximum(square - mean**2, 0.0))])
+    mean, square = (mean_around(values, recordings, REACH) for values in (X, X**2))
+    return np.hstack([X, mean, np.sqrt(np.maximum(square - mean**2, 0.0))])
 
 
 def tasks_of(given: argparse.Namespace, chosen: Sequence[str]) -> list[Task]:

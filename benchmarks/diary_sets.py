@@ -18,6 +18,16 @@ GAP_MINUTES = (10, 180)
 """How much of the made-up week with gaps is not recorded, and how long a gap is."""
 
 
+class Everyone(NamedTuple):
+    """All rows of a set, of which "supervised" learns, and those that are in the problem."""
+
+    X: Any
+    y: Any
+    groups: Any
+    recordings: Any
+    kept: Any
+
+
 @dataclass(frozen=True)
 class Diary(Problem):
     """A problem whose rows are in the order of time, recording after recording.
@@ -28,11 +38,14 @@ class Diary(Problem):
         When each row was, and the recording that it belongs to.
     short : ndarray of bool of shape (n_samples,)
         The rows of true episodes that are short.
+    everyone : Everyone
+        All rows of the set, also beyond the limit.
     """
 
     times: Any = None
     recordings: Any = None
     short: Any = None
+    everyone: Any = None
 
     @cached_property
     def codes(self) -> Any:
@@ -92,6 +105,7 @@ def sphere(folder: Path, seed: int, most: int, *, bags: str) -> Diary:
         times=start[kept],
         recordings=who[kept],
         short=short[kept],
+        everyone=Everyone(X, y, who, who, kept),
     )
 
 
@@ -132,11 +146,14 @@ def week(
     day = start.astype("M8[D]")
     bags = np.char.add(np.char.add(who, " "), day.astype(str))
     short = is_short(y, who, 15 // minutes)
-    recorded = outside_gaps(len(y), minutes, seed) if gaps else np.arange(len(y))
     order = 7 * shuffled(who, seed) + (day - day[0]).astype(int)
+    if gaps:
+        there = outside_gaps(len(y), minutes, seed)
+        columns = (X, y, bags, start, who, short, order)
+        X, y, bags, start, who, short, order = (values[there] for values in columns)
     # Of fewer than five bags AutoLLP holds none out: a week of minutes, 10,080 rows, is the least.
-    kept = recorded[whole(order[recorded], max(most, 7 * 1440 // minutes))]
-    return exact(X, y, bags, kept, bags, start.astype("M8[s]"), who, short)
+    kept = whole(order, max(most, 7 * 1440 // minutes))
+    return exact(X, y, bags, kept, bags, start, who, short)
 
 
 def switched(name: str, values: Any) -> Any:
@@ -170,6 +187,7 @@ def exact(
         times=times[kept],
         recordings=recordings[kept],
         short=short[kept],
+        everyone=Everyone(standardized(X), y, groups, recordings, kept),
     )
 
 
