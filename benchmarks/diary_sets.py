@@ -28,6 +28,10 @@ class Everyone(NamedTuple):
     kept: Any
 
 
+NOT_SEEN = ("window", "participant", "start", "end", "hour", "nonwear")
+"""Columns of a made-up home that are no features."""
+
+
 @dataclass(frozen=True)
 class Diary(Problem):
     """A problem whose rows are in the order of time, recording after recording.
@@ -138,7 +142,7 @@ def week(
 
     home = make_smart_home(7, 3, seed=seed, minutes=minutes)
     who, start, y = home.windows["participant"], home.windows["start"], home.activities
-    seen = [name for name in home.windows if name.startswith(("acc_", "pir_", "light"))]
+    seen = [name for name in home.windows if name not in NOT_SEEN]
     X = np.column_stack([home.windows[name] for name in seen]).astype(float)
     if on_off:
         switches = [name for name in seen if not name.startswith("acc_")]
