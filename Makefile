@@ -71,6 +71,7 @@ benchmark-report: .venv/dev
 
 benchmark-diaries: .venv/dev
 	$(BIN)/python benchmarks/part_recorded.py
+	$(BIN)/python benchmarks/diaries.py
 
 benchmark-startup: .venv/dev
 	$(BIN)/python benchmarks/startup.py

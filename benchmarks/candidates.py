@@ -112,10 +112,13 @@ def is_single(name: str) -> bool:
 
 def settings(name: str, seed: int) -> str:
     """Return a short hash of a method's parameters, defaults included."""
-    if name in BASELINES:
-        return "baseline"
+    return "baseline" if name in BASELINES else parameter_hash(methods()[name](seed))
+
+
+def parameter_hash(estimator: Any) -> str:
+    """Return a short hash of an estimator's parameters, defaults included."""
     with sklearn.config_context(print_changed_only=False):
-        text = methods()[name](seed).__repr__(N_CHAR_MAX=10**6)
+        text = estimator.__repr__(N_CHAR_MAX=10**6)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -92,15 +92,21 @@ def sphere_windows(folder: Path) -> tuple[Any, Any]:
 @cache
 def wisdm(folder: Path, most: int) -> Problem:
     """Return windows of a phone in the pocket, users as bags."""
+    X, columns = wisdm_windows(folder)
+    users = columns["user"]
+    kept = whole_bags(np.unique(users, return_inverse=True)[1], most, 0)
+    return exact(X[kept], columns["class"][kept], users[kept])
+
+
+def wisdm_windows(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """Return the features of the windows, and the columns `UNIQUE_ID`, `user` and `class`."""
     from apportion._io.read import read_columns
 
     table = read_columns(folder / WISDM_FILE)
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
-    features = [columns[n] for n in columns if n not in ("UNIQUE_ID", "user", "class")]
-    users = np.array(columns["user"]).astype(str)
-    kept = whole_bags(np.unique(users, return_inverse=True)[1], most, 0)
-    X = np.array(features, dtype=float).T
-    return exact(X[kept], np.array(columns["class"])[kept], users[kept])
+    others = {name: np.array(columns.pop(name)) for name in ("UNIQUE_ID", "user", "class")}
+    X = np.array(list(columns.values()), dtype=float).T
+    return X, others | {"user": others["user"].astype(str)}
 
 
 def week(seed: int, most: int) -> Problem:

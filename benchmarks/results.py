@@ -1,4 +1,4 @@
-"""Results in a file of JSON lines: what `tables.py` and `natural.py` keep, resume and run."""
+"""Results in a file of JSON lines: what `tables.py` and others keep, resume and run."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ from candidates import (
 )
 
 CACHE = Path(__file__).parents[1] / ".cache"
-Draw = Callable[[str, Any, int, int], Problem]
 Row = dict[str, Any]
+Draw = Callable[[str, Any, int, int], Problem]
+Measure = Callable[[Any, str, int], Row]
 
 
 class Task(NamedTuple):
@@ -89,7 +90,7 @@ def task_of(row: Row) -> Task:
 
 
 def add_options(parser: argparse.ArgumentParser, name: str, rows: int, seeds: int) -> None:
-    """Add the options that both scripts have."""
+    """Add the options that these scripts have."""
     parser.add_argument("--seeds", type=int, default=seeds, help=f"how many (default {seeds})")
     text = f"at most this many rows of a data set (default {rows})"
     parser.add_argument("--rows", type=int, default=rows, help=text)
@@ -98,7 +99,7 @@ def add_options(parser: argparse.ArgumentParser, name: str, rows: int, seeds: in
     parser.add_argument("--limit", type=float, default=900, help="seconds for one fit")
     parser.add_argument("--again", action="store_true", help="compute what is there anew")
     parser.add_argument("--summary", action="store_true", help="print what is there, fit nothing")
-    parser.add_argument("--details", action="store_true", help="print every cell, too")
+    parser.add_argument("--details", action="store_true", help="print more: every cell, or class")
     parser.add_argument("--results", type=Path, default=CACHE / name, help="the file of results")
     parser.add_argument("--save-picture", type=Path, help="draw the reliability diagram here")
 
@@ -109,16 +110,27 @@ def chosen_methods(parts: Sequence[str] | None) -> list[str]:
     for name, make in every_method().items():
         if name not in names:
             print(f"{name} is left out: {lacking(make)}")
+    return named(parts, names)
+
+
+def named(parts: Sequence[str] | None, names: Sequence[str]) -> list[str]:
+    """Return the names that are asked for, whole or by a part; by default all."""
     chosen = set()
     for part in parts or names:
-        named = [part] if part in names else [name for name in names if part in name]
-        if not named:
-            sys.exit(f"no method has {part!r} in its name; there are {', '.join(names)}")
-        chosen.update(named)
+        found = [part] if part in names else [name for name in names if part in name]
+        if not found:
+            sys.exit(f"no name has {part!r} in it; there are {', '.join(names)}")
+        chosen.update(found)
     return [name for name in names if name in chosen]
 
 
-def run(tasks: Sequence[Task], draw: Draw, file: ResultFile, given: argparse.Namespace) -> None:
+def run(
+    tasks: Sequence[Task],
+    draw: Draw,
+    file: ResultFile,
+    given: argparse.Namespace,
+    measure: Measure = measured,
+) -> None:
     """Fit what is not in the file yet, in processes, with progress; keep every result.
 
     Failures are kept with their error, and tried again in the next run; a fit that was stopped at
@@ -136,7 +148,7 @@ def run(tasks: Sequence[Task], draw: Draw, file: ResultFile, given: argparse.Nam
     spawn = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(given.jobs, mp_context=spawn, initializer=prepare)
     try:
-        futures = [pool.submit(work, draw, task, given.limit) for task in pending]
+        futures = [pool.submit(work, draw, task, given.limit, measure) for task in pending]
         for future in as_completed(futures):
             row = future.result()
             file.add(row)
@@ -179,7 +191,7 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def work(draw: Draw, task: Task, limit: float) -> Row:
+def work(draw: Draw, task: Task, limit: float, measure: Measure = measured) -> Row:
     """Return the result of one fit, or its error."""
     row: Row = {**task._asdict(), "settings": task.key[-1], "code": code()}
     problem = draw(*task[:-1])
@@ -187,7 +199,7 @@ def work(draw: Draw, task: Task, limit: float) -> Row:
     started = time.perf_counter()
     try:
         with time_limit(limit):
-            row |= measured(problem, task.method, task.seed)
+            row |= measure(problem, task.method, task.seed)
     except Overtime:
         row |= {"error": f"stopped after {limit:g} s", "stopped_after": limit}
     except Exception as error:
@@ -245,16 +257,21 @@ class Progress:
         return f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min"
 
 
-def current(file: ResultFile, given: argparse.Namespace) -> list[Row]:
+def current(
+    file: ResultFile,
+    given: argparse.Namespace,
+    known: Sequence[str] | None = None,
+    kind: type[Task] = Task,
+) -> list[Row]:
     """Return the stored results with today's parameters; say how many others there are.
 
     Of a method that this version does not have, all are taken.
     """
     rows = [row for row in file.rows().values() if row["rows"] == given.rows]
-    known = {*BASELINES, *methods()}
+    names = {*BASELINES, *methods()} if known is None else set(known)
 
     def is_current(row: Row) -> bool:
-        return row["method"] not in known or task_of(row).key[-1] == row["settings"]
+        return row["method"] not in names or kind(*task_of(row)).key[-1] == row["settings"]
 
     kept = [row for row in rows if row["seed"] < given.seeds and is_current(row)]
     codes = {row["code"] for row in kept}
