@@ -153,7 +153,7 @@ class KnownOptions:
     diary_column: list[str] | None = _rule(
         None,
         "Which column of the diary is the participant, date, start, end, period, activity, "
-        "duration or note; may be repeated.",
+        "duration, episodes (how often) or note; may be repeated.",
         metavar="ROLE=COLUMN",
     )
     participant: str | None = _times(None, "Column of participants in the rows.", metavar="COLUMN")

@@ -189,8 +189,9 @@ def _by_held_out_totals(
 # the plain average of all methods: better than the average in all cells of the paper's SPHERE 2
 # (20 repetitions; by .005 to .06), and as good on tables in three or four random bags.
 def _without_held_out_totals(fitted: Sequence[FittedCandidate], problem: Problem) -> Weighing:
-    n_bags = counted(len(problem.bags.ids), "bag")
-    too_few = f"{n_bags} are too few to hold any out"
+    n_bags = len(problem.bags.ids)
+    verb = "is" if n_bags == 1 else "are"
+    too_few = f"{counted(n_bags, 'bag')} {verb} too few to hold any out"
     prior = np.array([one.candidate.prior_weight(random_bags=True) for one in fitted])
     weights, reason = prior / prior.sum(), ""
     on_graphs = [j for j, one in enumerate(fitted) if isinstance(one.model, LPLLP)]
