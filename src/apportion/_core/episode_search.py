@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from apportion._core.episode_moves import NO_MOVES, Moves, TimeLabels
 from apportion._utils.typing import BoolArray, IntArray
 
-_BLOCK_CELLS = 2_000_000
+_BLOCK_CELLS = 500_000
 """Bags are looked at in blocks of about so many rows × classes, for memory."""
 
 _MOST_ROUNDS = 60
-"""Rounds of swaps; each makes at most one in every bag, and few rounds find any."""
+"""Rounds of cycles; each makes at most one in every bag, and few rounds find any."""
 
 _LONGEST = 64
-"""The longest segments that are swapped."""
+"""The longest segments in cycles of moves."""
 
-_TRIED = 4
+_TRIED_IN_SWAPS, _TRIED_IN_ROTATIONS = 4, 2
 """How many of the best moves of a kind are tried with each other: some lie side by side."""
 
 _WITHIN = (1, 2, 3, 4, 6, 8)
-"""The lengths of segments within runs that are swapped."""
+"""The lengths of segments within runs in cycles of moves."""
 
 
 def settle(state: TimeLabels, quotas: IntArray) -> TimeLabels:
@@ -45,24 +47,22 @@ def settle(state: TimeLabels, quotas: IntArray) -> TimeLabels:
 
 
 def improve(state: TimeLabels, n_bags: int, active: BoolArray | None = None) -> TimeLabels:
-    """Return labels of the same counts after swaps that raise the value.
+    """Return labels of the same counts after cycles of moves that raise the value.
 
-    A swap is two moves of the same length in a bag, one from a class to another and one back. In
-    every round each active bag makes its best one.
+    A cycle is two or three moves of the same length in a bag: from a class to another and back, or
+    from a class to another, on to a third and back. In every round each active bag makes its best
+    one.
     """
     c = state.n_classes
-    most = np.full((n_bags, c, c), _LONGEST)
+    most = np.tile(_LONGEST * (1 - np.eye(c, dtype=np.int64)), (n_bags, 1, 1))
     active = np.ones(n_bags, dtype=bool) if active is None else active
     for _ in range(_MOST_ROUNDS):
         blocks = _in_blocks(state, active, most, _WITHIN)
-        pairs = [_swaps(block, state) for block in blocks]
-        there, back = _joined(pair[0] for pair in pairs), _joined(pair[1] for pair in pairs)
-        if not len(there.bag):
+        moves, gain = _joined_cycles(_best_cycles(block, state, n_bags) for block in blocks)
+        if not len(moves.bag):
             break
-        moves = _joined([there, back])
-        gain = np.tile(there.gain + back.gain, 2)
         state = state.applied(moves.take(_apart(moves, gain, state.ranks)))
-        active = np.isin(np.arange(n_bags), there.bag)
+        active = np.isin(np.arange(n_bags), moves.bag)
     return state
 
 
@@ -83,6 +83,11 @@ def swappable(state: TimeLabels, n_bags: int) -> BoolArray:
 
 def _joined(moves: Iterable[Moves]) -> Moves:
     return Moves(*map(np.concatenate, zip(NO_MOVES, *moves, strict=True)))
+
+
+def _joined_cycles(found: Iterable[tuple[Moves, IntArray]]) -> tuple[Moves, IntArray]:
+    blocks = [(NO_MOVES, NO_MOVES.gain), *found]
+    return _joined(moves for moves, _ in blocks), np.concatenate([gain for _, gain in blocks])
 
 
 def _in_blocks(
@@ -122,41 +127,85 @@ def _apart(moves: Moves, gain: IntArray, ranks: IntArray) -> BoolArray:
     return ~np.isin(moves.bag, moves.bag[np.where(better, behind, ahead)])
 
 
-def _swaps(moves: Moves, state: TimeLabels) -> tuple[Moves, Moves]:
-    """Return the best swap of every bag that gains by one, as two lists of moves."""
-    c, span = state.n_classes, _LONGEST + 1
-    there = ((moves.bag * c + moves.source) * c + moves.target) * span + moves.size
-    back = ((moves.bag * c + moves.target) * c + moves.source) * span + moves.size
-    gains = moves.gain > 0  # at least one of the two moves
-    keep = np.flatnonzero(gains | np.isin(there, np.unique(back[gains])))
-    order = keep[np.lexsort((state.ranks[moves.begin[keep]], -moves.gain[keep], there[keep]))]
-    moves, there, back = moves.take(order), there[order], back[order]
-    one, other = _pairs(there, back, moves.gain > 0)
-    total = (
-        moves.gain[one] + moves.gain[other] - _overlap(moves.take(one), moves.take(other), state)
-    )
-    one, other, total = one[total > 0], other[total > 0], total[total > 0]
-    order = np.lexsort((state.ranks[moves.begin[one]], -total, moves.bag[one]))
-    best = order[np.append(True, np.diff(moves.bag[one[order]]) > 0)[: len(order)]]
-    return moves.take(one[best]), moves.take(other[best])
+def _best_cycles(moves: Moves, state: TimeLabels, n_bags: int) -> tuple[Moves, IntArray]:
+    """Return the moves of every bag's best cycle, and what the cycle of each move gains."""
+    top = np.zeros(n_bags, dtype=np.int64)
+    np.maximum.at(top, moves.bag, moves.gain)
+    # In a cycle that gains, no move loses as much as the two best others of its bag could gain.
+    listed = _MovesByKind.of(moves.take(moves.gain > -2 * top[moves.bag]), state)
+    cycles = listed.cycles()
+    gain = listed.total_gain(cycles, state)
+    cycles, gain = cycles[gain > 0], gain[gain > 0]
+    moves, leader = listed.moves, cycles[:, 0]
+    order = np.lexsort((state.ranks[moves.begin[leader]], -gain, moves.bag[leader]))
+    best = order[np.append(True, np.diff(moves.bag[leader[order]]) > 0)[: len(order)]]
+    inside = cycles[best] >= 0
+    return moves.take(cycles[best][inside]), np.repeat(gain[best], inside.sum(axis=1))
 
 
-def _pairs(there: IntArray, back: IntArray, leads: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return pairs of a leading move and one back, of the best few of both; sorted by `there`."""
-    place = np.arange(len(there)) - np.searchsorted(there, there)
-    leaders = np.flatnonzero(leads & (place < _TRIED))
-    partner = np.searchsorted(there, back[leaders])[:, None] + np.arange(_TRIED)
-    exists = np.append(there, -1)[np.minimum(partner, len(there))] == back[leaders][:, None]
-    return np.repeat(leaders, _TRIED)[exists.ravel()], partner[exists]
+class _MovesByKind(NamedTuple):
+    """Moves sorted by their kind, which is bag, length and classes; of a kind the best first."""
+
+    moves: Moves
+    kinds: IntArray
+    n_classes: int
+
+    @classmethod
+    def of(cls, moves: Moves, state: TimeLabels) -> _MovesByKind:
+        """Sort the moves."""
+        kinds = _kind(moves, moves.source, moves.target, state.n_classes)
+        order = np.lexsort((state.ranks[moves.begin], -moves.gain, kinds))
+        return cls(moves.take(order), kinds[order], state.n_classes)
+
+    def cycles(self) -> IntArray:
+        """Return cycles of two or three moves (-1 = no third), of the best of each kind.
+
+        The first move gains: one move of a cycle that gains does.
+        """
+        place = np.arange(len(self.kinds)) - np.searchsorted(self.kinds, self.kinds)
+        first = np.flatnonzero((self.moves.gain > 0) & (place < _TRIED_IN_SWAPS))
+        source, target = self.moves.source[first], self.moves.target[first]
+        none = np.full(len(first), -1)
+        cycles = []
+        for k in range(_TRIED_IN_SWAPS):
+            back = self._nth(first, target, source, k)
+            cycles.append(np.column_stack([first, back, none])[back >= 0])
+        for middle in range(self.n_classes):
+            via = np.full(len(first), middle)
+            for i, j in product(range(_TRIED_IN_ROTATIONS), repeat=2):
+                on, back = self._nth(first, target, via, i), self._nth(first, via, source, j)
+                cycles.append(np.column_stack([first, on, back])[(on >= 0) & (back >= 0)])
+        return np.concatenate(cycles)
+
+    def total_gain(self, cycles: IntArray, state: TimeLabels) -> IntArray:
+        """Return the gains of cycles as a whole."""
+        gain = np.append(self.moves.gain, 0)[cycles].sum(axis=1)
+        for i, j in ((0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)):
+            one, other = self.moves.take(cycles[:, i]), self.moves.take(cycles[:, j])
+            both = (cycles[:, i] >= 0) & (cycles[:, j] >= 0)
+            gain = gain - np.where(both, _counted_too_much(one, other, state), 0)
+        return gain
+
+    def _nth(self, like: IntArray, source: IntArray, target: IntArray, place: int) -> IntArray:
+        """Return the n-th best moves between classes, of the bag and length of others, or -1."""
+        kind = _kind(self.moves.take(like), source, target, self.n_classes)
+        position = np.minimum(np.searchsorted(self.kinds, kind) + place, len(self.kinds) - 1)
+        return np.where(self.kinds[position] == kind, position, -1)
 
 
-def _overlap(one: Moves, other: Moves, state: TimeLabels) -> IntArray:
-    """Return what both moves of a swap count as saved where they are side by side.
+def _kind(moves: Moves, source: IntArray, target: IntArray, c: int) -> IntArray:
+    return ((moves.bag * (_LONGEST + 1) + moves.size) * c + source) * c + target
 
-    Their labels differ before and after; each move alone would have made them equal.
+
+def _counted_too_much(one: Moves, other: Moves, state: TimeLabels) -> IntArray:
+    """Return by how much two gains together are too large where `other` follows `one` at once.
+
+    Each gain takes the label beside its segment for what it was.
     """
-    meeting = np.where(one.end == other.begin, one.end, other.end)
-    touch = (one.end == other.begin) | (other.end == one.begin)
-    if state.starts is not None:  # not worth counting: such a swap starts an episode more
-        return np.where(touch, np.iinfo(np.int64).max // 2, 0)
-    return np.where(touch, 2 * np.append(state.costs, 0)[meeting], 0)
+    counted = (one.source != other.source) * 2 - (one.target != other.source) * 1
+    counted = counted - (other.target != one.source)
+    really = (one.source != other.source) * 1 - (one.target != other.target)
+    cost = np.append(state.costs, 0)[one.end]
+    if state.starts is not None:  # not worth counting: such segments begin an episode more
+        return np.where(one.end == other.begin, np.iinfo(np.int64).max // 16, 0)
+    return np.where(one.end == other.begin, cost * (counted - really), 0)
