@@ -1,9 +1,9 @@
 """Moves of rows and of parts of episodes between classes, with their exact gains.
 
-A *move* gives the rows of a segment another class. A segment is a part of a run: of consecutive
-rows of one bag and label. What counts is the beginning of a run, its end, all of it, or rows within
-it. Gains are those of Σ scores - Σ costs of changes, exact as long as nothing beside the segment
-changes at the same time.
+A *move* gives the rows of a segment another class. A segment is a part of a run, that is of
+consecutive rows of one recording, bag and label: its beginning, its end, all of it, or rows within.
+Gains are those of Σ scores - Σ costs of changes. They are exact as long as nothing beside the
+segment changes at the same time.
 """
 
 from __future__ import annotations
@@ -135,9 +135,10 @@ def _moves_of(state: TimeLabels, rows: IntArray, most: IntArray, lengths: tuple[
     left, right = _edges(state, rows)
     gains = state.scores[rows] - state.scores[rows, y][:, None]
     sums = np.concatenate([np.zeros((1, c), dtype=np.int64), np.cumsum(gains, axis=0)])
-    fresh = np.append(True, (np.diff(rows) > 1) | (np.diff(y) != 0) | (np.diff(bag) != 0))
-    number = np.cumsum(fresh[: len(rows)]) - 1
-    starts = np.flatnonzero(fresh[: len(rows)])
+    breaks = state.begins[rows]
+    breaks[1:] |= (np.diff(rows) > 1) | (np.diff(y) != 0) | (np.diff(bag) != 0)
+    breaks[:1] = True
+    starts, number = np.flatnonzero(breaks), np.cumsum(breaks) - 1
     ends = np.append(starts, len(rows))[1:]
     here, first, last = np.arange(len(rows)), starts[number], ends[number]
     cap = most[bag, y]

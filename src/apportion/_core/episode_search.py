@@ -14,7 +14,7 @@ from apportion._utils.typing import BoolArray, IntArray
 _BLOCK_CELLS = 500_000
 """Bags are looked at in blocks of about so many rows × classes, for memory."""
 
-_MOST_ROUNDS = 60
+MOST_ROUNDS = 60
 """Rounds of cycles; each makes at most one in every bag, and few rounds find any."""
 
 _LONGEST = 64
@@ -40,13 +40,15 @@ def settle(state: TimeLabels, quotas: IntArray) -> TimeLabels:
         left = np.abs(surplus).sum()
         over, under = np.maximum(surplus, 0), np.maximum(-surplus, 0)
         most = np.minimum(over[:, :, None], under[:, None, :])
-        blocks = _in_blocks(state, surplus.any(axis=1), most, (0, 1))
+        blocks = _in_blocks(state, np.any(surplus != 0, axis=1), most, (0, 1))
         moves = _joined(_best_per_bag(block, state.ranks, len(quotas)) for block in blocks)
         state = state.applied(moves.take(_apart(moves, moves.gain, state.ranks)))
     return state
 
 
-def improve(state: TimeLabels, n_bags: int, active: BoolArray | None = None) -> TimeLabels:
+def improve(
+    state: TimeLabels, n_bags: int, active: BoolArray | None = None, rounds: int = MOST_ROUNDS
+) -> TimeLabels:
     """Return labels of the same counts after cycles of moves that raise the value.
 
     A cycle is two or three moves of the same length in a bag: from a class to another and back, or
@@ -56,7 +58,7 @@ def improve(state: TimeLabels, n_bags: int, active: BoolArray | None = None) -> 
     c = state.n_classes
     most = np.tile(_LONGEST * (1 - np.eye(c, dtype=np.int64)), (n_bags, 1, 1))
     active = np.ones(n_bags, dtype=bool) if active is None else active
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(rounds):
         blocks = _in_blocks(state, active, most, _WITHIN)
         moves, gain = _joined_cycles(_best_cycles(block, state, n_bags) for block in blocks)
         if not len(moves.bag):
@@ -120,7 +122,7 @@ def _apart(moves: Moves, gain: IntArray, ranks: IntArray) -> BoolArray:
     ahead, behind = order[:-1], order[1:]
     touch = (moves.end[ahead] == moves.begin[behind]) & (moves.bag[ahead] != moves.bag[behind])
     ahead, behind = ahead[touch], behind[touch]
-    first = np.full(int(moves.bag.max()) + 1, len(ranks))
+    first = np.full(int(moves.bag.max(initial=0)) + 1, len(ranks))
     np.minimum.at(first, moves.bag, ranks[moves.begin])
     sooner = first[moves.bag[ahead]] < first[moves.bag[behind]]
     better = (gain[ahead] > gain[behind]) | ((gain[ahead] == gain[behind]) & sooner)

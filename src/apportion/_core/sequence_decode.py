@@ -9,7 +9,7 @@ import numpy as np
 from apportion._core.chain import Chain
 from apportion._core.decode import SCORE_UNIT, Decoding, Quotas, bag_counts, integer_scores
 from apportion._core.episode_moves import TimeLabels
-from apportion._core.episode_search import improve, settle, swappable
+from apportion._core.episode_search import MOST_ROUNDS, improve, settle, swappable
 from apportion._core.sequence_prices import PathDual, search_path_prices
 from apportion._utils.groups import Groups
 from apportion._utils.sequences import Sequences
@@ -28,9 +28,6 @@ _EXACT_BELOW = 2.0**56
 
 _SMALL = 20_000
 """Up to so many rows × classes, quota labels are a second start; they rarely win for many rows."""
-
-_TRIMMINGS = 10
-"""How often episodes above a limit are looked for again."""
 
 _EM_STEPS, _EM_TOLERANCE = 50, 1e-3
 """Steps for the cost, and the change of it at which they end; about ten are made."""
@@ -233,13 +230,13 @@ class _Problem:
         """Return labels with fewer episodes where there are more than the limits."""
         n_bags = len(self.numbers)
         limits = np.nan_to_num(np.asarray(most_episodes, float)[self.numbers], nan=np.inf)
-        for _ in range(_TRIMMINGS):
+        for _ in range(MOST_ROUNDS):
             excess = self._episodes(state) - limits
             if not (excess > 0).any():
                 break
             fine = np.concatenate([excess > 0, np.zeros((1, state.n_classes), dtype=bool)])
             starts = np.rint(fine[self.all_codes] * self.never / self.dual.unit).astype(np.int64)
-            trial = improve(replace(state, starts=starts), n_bags, (excess > 0).any(axis=1))
+            trial = improve(replace(state, starts=starts), n_bags, (excess > 0).any(axis=1), 1)
             trial = replace(trial, starts=None)
             left = np.maximum(self._episodes(trial) - limits, 0.0).sum()
             if left >= np.maximum(excess, 0.0).sum():
