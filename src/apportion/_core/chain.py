@@ -37,12 +37,13 @@ class Chain:
     n_samples : int
         The number of rows.
     block_length : int, optional
-        The rows of a block, by default about √n. Results do not depend on it.
+        The rows of a block, by default about √n / 2: a step through all blocks takes a few times as
+        long as the passage from one to the next. Results do not depend on it.
     """
 
     def __init__(self, n_samples: int, block_length: int | None = None) -> None:
         self.n_samples = n_samples
-        self.length = block_length or max(int(np.sqrt(n_samples)), 1)
+        self.length = block_length or max(int(np.sqrt(n_samples) / 2), 1)
         self.n_blocks = -(-n_samples // self.length)
 
     def best_path(self, scores: IntArray, costs: IntArray) -> IntArray:
@@ -60,14 +61,13 @@ class Chain:
         if not self.n_samples:
             return np.zeros(0, dtype=np.intp)
         S, w = self._fold(scores), self._fold(costs)
-        enters = self._entering_values(S, w)
-        values, previous, labels, origins = self._walk(S, w, enters)
-        state = self._ends(values[-1], origins)
+        stays, others, last, origins = self._walk(S, w, self._entering_values(S, w))
+        state = self._ends(last, origins)
         path = np.empty((self.length, self.n_blocks), dtype=np.intp)
-        rows = np.arange(self.n_blocks)
+        blocks = np.arange(self.n_blocks)
         for t in range(self.length - 1, -1, -1):
             path[t] = state
-            state = np.where(previous[t, rows, state], state, labels[t])
+            state = np.where(stays[t, state, blocks], state, others[t])
         return self._unfold(path)
 
     def posterior(
@@ -89,98 +89,104 @@ class Chain:
         """
         if not self.n_samples:
             return Posterior(np.zeros_like(likelihoods), np.zeros(0), 0.0)
-        E = self._fold(likelihoods, 1.0)
-        keep, fresh = self._fold(stay)[..., None], self._fold(draw, 1.0)[..., None]
-        forward, backward = self._entering_messages(E, keep, fresh, shares)
-        before, scale = np.empty_like(E), np.empty(E.shape[:2])
-        alpha = forward
+        E, pi = self._fold(likelihoods, 1.0), shares[:, None]
+        keep, fresh = self._fold(stay), self._fold(draw, 1.0)
+        alpha, beta = self._entering_messages(E, keep, fresh, pi)
+        before, scale = np.empty_like(E), np.empty_like(keep)
         for t in range(self.length):
             before[t] = alpha
-            alpha = E[t] * (keep[t] * alpha + fresh[t] * shares)
-            scale[t] = alpha.sum(axis=1)
-            alpha = alpha / scale[t][:, None]
-        classes, renewed = np.empty_like(E), np.empty(E.shape[:2])
-        beta = backward
+            alpha = E[t] * (keep[t] * alpha + fresh[t] * pi)
+            scale[t] = alpha.sum(axis=0)
+            alpha = alpha / scale[t]
+        classes, renewed = np.empty_like(E), np.empty_like(keep)
         for t in range(self.length - 1, -1, -1):
             ahead = E[t] * beta
-            stays, drawn = keep[t] * before[t] * ahead, fresh[t] * shares * ahead
-            total = (stays + drawn).sum(axis=1, keepdims=True)
-            classes[t] = (stays + drawn) / total
-            renewed[t] = drawn.sum(axis=1) / total[:, 0]
-            beta = keep[t] * ahead + fresh[t] * (ahead @ shares)[:, None]
-            beta /= beta.max(axis=1, keepdims=True)
+            kept, drawn = keep[t] * before[t] * ahead, fresh[t] * (pi * ahead)
+            both = kept + drawn
+            total = both.sum(axis=0)
+            classes[t] = both / total
+            renewed[t] = drawn.sum(axis=0) / total
+            beta = keep[t] * ahead + fresh[t] * (pi * ahead).sum(axis=0)
+            beta = beta / beta.max(axis=0)
         log_likelihood = float(np.log(scale).sum())
         return Posterior(self._unfold(classes), self._unfold(renewed), log_likelihood)
 
     def _fold(self, values: AnyArray, fill: float = 0) -> AnyArray:
-        """Return the values as (step, block, …); rows beyond the last have the value `fill`."""
+        """Return the values as (step, …, block); rows beyond the last have the value `fill`.
+
+        Blocks come last because numpy is fast along the last axis, and slow to reduce a short one.
+        """
         shape = (self.n_blocks * self.length, *values.shape[1:])
         padded = np.full(shape, fill, dtype=values.dtype)
         padded[: self.n_samples] = values
         blocks = padded.reshape(self.n_blocks, self.length, *values.shape[1:])
-        return np.ascontiguousarray(np.swapaxes(blocks, 0, 1))
+        return np.ascontiguousarray(np.moveaxis(blocks, 0, -1))
 
     def _unfold(self, values: AnyArray) -> AnyArray:
-        rows = np.swapaxes(values, 0, 1)
-        return rows.reshape(-1, *values.shape[2:])[: self.n_samples]
+        """Return the rows of (step, …, block)."""
+        rows = np.moveaxis(values, -1, 0)
+        return rows.reshape(-1, *values.shape[1:-1])[: self.n_samples]
 
     def _entering_values(self, S: IntArray, w: IntArray) -> IntArray:
         """Return the best values of paths that end just before each block, by their last class."""
-        c = S.shape[2]
-        across = -w[0][:, None, None] * (1 - np.eye(c, dtype=np.int64)) + S[0][:, None, :]
+        c = S.shape[1]
+        across = S[0] - w[0] * (1 - np.eye(c, dtype=np.int64))[..., None]
         for t in range(1, self.length):
-            other = across.max(axis=2) - w[t][:, None]
-            np.maximum(across, other[..., None], out=across)
-            across += S[t][:, None, :]
-        enters = np.zeros((self.n_blocks, c), dtype=np.int64)
+            other = across.max(axis=1) - w[t]
+            np.maximum(across, other[:, None], out=across)
+            across += S[t]
+        enters = np.zeros((c, self.n_blocks), dtype=np.int64)
         for block in range(1, self.n_blocks):
-            enters[block] = (enters[block - 1][:, None] + across[block - 1]).max(axis=0)
+            values = enters[:, block - 1, None] + across[:, :, block - 1]
+            enters[:, block] = values.max(axis=0)
         return enters
 
     def _walk(
         self, S: IntArray, w: IntArray, enters: IntArray
-    ) -> tuple[IntArray, AnyArray, IntArray, IntArray]:
-        """Return the values of best paths, which of them stay, where the others come from.
+    ) -> tuple[AnyArray, IntArray, IntArray, IntArray]:
+        """Return how the best paths come to each row and class.
 
-        `stays[t, block, h]` is whether the best path that ends in class h had it at the row before;
-        otherwise it had `came[t, block]` there. `origin` is the last class before the block.
+        They stay in their class where `stays[step, class, block]`, else they come from
+        `others[step, block]`. Also returned are their values at the end of each block, and the
+        class that they had before it.
         """
-        values, stays = np.empty_like(S), np.empty(S.shape, dtype=bool)
-        came = np.empty(S.shape[:2], dtype=np.intp)
-        rows = np.arange(self.n_blocks)
-        value, origin = enters, np.tile(np.arange(S.shape[2]), (self.n_blocks, 1))
+        stays = np.empty(S.shape, dtype=bool)
+        others = np.empty((self.length, self.n_blocks), dtype=np.intp)
+        blocks, value = np.arange(self.n_blocks), enters
+        origin = np.tile(np.arange(S.shape[1])[:, None], self.n_blocks)
         for t in range(self.length):
-            came[t] = np.argmax(value, axis=1)
-            other = (value[rows, came[t]] - w[t])[:, None]
+            others[t] = np.argmax(value, axis=0)
+            other = value[others[t], blocks] - w[t]
             stays[t] = value >= other
-            origin = np.where(stays[t], origin, origin[rows, came[t]][:, None])
+            origin = np.where(stays[t], origin, origin[others[t], blocks])
             value = np.maximum(value, other) + S[t]
-            values[t] = value
-        return values, stays, came, origin
+        return stays, others, value, origin
 
     def _ends(self, last: IntArray, origins: IntArray) -> IntArray:
         """Return the class of the best path at the end of each block."""
         ends = np.empty(self.n_blocks, dtype=np.intp)
-        ends[-1] = np.argmax(last[-1])
+        ends[-1] = np.argmax(last[:, -1])
         for block in range(self.n_blocks - 1, 0, -1):
-            ends[block - 1] = origins[block, ends[block]]
+            ends[block - 1] = origins[ends[block], block]
         return ends
 
     def _entering_messages(
-        self, E: FloatArray, keep: FloatArray, fresh: FloatArray, shares: FloatArray
+        self, E: FloatArray, keep: FloatArray, fresh: FloatArray, pi: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return the messages that enter each block from before and from after it."""
-        c = E.shape[2]
-        across = np.tile(np.eye(c), (self.n_blocks, 1, 1))
+        c = E.shape[1]
+        across = np.tile(np.eye(c)[..., None], self.n_blocks)
         for t in range(self.length):
-            drawn = (fresh[t] * across.sum(axis=2))[..., None] * shares
-            across = E[t][:, None, :] * (keep[t][..., None] * across + drawn)
-            across /= across.max(axis=(1, 2), keepdims=True)
-        forward, backward = np.full((2, self.n_blocks, c), 1.0 / c)
+            drawn = fresh[t] * across.sum(axis=1)
+            across *= keep[t]
+            across += drawn[:, None] * pi
+            across *= E[t]
+            across /= across.max(axis=(0, 1))
+        forward, backward = np.full((2, c, self.n_blocks), 1.0 / c)
         for block in range(1, self.n_blocks):
-            message = forward[block - 1] @ across[block - 1]
-            forward[block] = message / message.sum()
+            message = forward[:, block - 1] @ across[:, :, block - 1]
+            forward[:, block] = message / message.sum()
         for block in range(self.n_blocks - 1, 0, -1):
-            message = across[block] @ backward[block]
-            backward[block - 1] = message / message.max()
+            message = across[:, :, block] @ backward[:, block]
+            backward[:, block - 1] = message / message.max()
         return forward, backward

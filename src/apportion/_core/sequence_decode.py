@@ -32,6 +32,10 @@ _SMALL = 20_000
 _EM_STEPS, _EM_TOLERANCE = 50, 1e-3
 """Steps for the cost, and the change of it at which they end; about ten are made."""
 
+_N_STRETCHES, _STRETCH = 100, 1000
+"""The cost is learned from so many stretches of so many rows, where there are more in all: one
+parameter needs no more."""
+
 _LEAST_DRAWS = 0.5
 """The fresh draws that are assumed where none is seen: the cost stays finite."""
 
@@ -133,22 +137,34 @@ def learned_cost(F: FloatArray, sequences: Sequences) -> float:
     2.3
     """
     shares = np.exp(_log_scores(F))
-    usual = sequences.closeness == 1.0
-    if not usual.any() or F.shape[1] < 2:
+    if not (sequences.closeness == 1.0).any() or F.shape[1] < 2:
         return 0.0
     overall = shares.mean(axis=0)
-    likelihoods, chain = shares[sequences.order] / overall, Chain(len(F))
-    steps = 1.0 / np.where(sequences.begins, 1.0, sequences.closeness)
+    rows, closeness = _stretches(sequences)
+    likelihoods, chain = shares[rows] / overall, Chain(len(rows))
+    begins, usual = closeness == 0.0, closeness == 1.0
+    steps = 1.0 / np.where(begins, 1.0, closeness)
     log_odds = 0.0
     for _ in range(_EM_STEPS):
         log_keep = -np.logaddexp(0.0, -log_odds)
-        stay = np.where(sequences.begins, 0.0, np.exp(log_keep * steps))
+        stay = np.where(begins, 0.0, np.exp(log_keep * steps))
         fresh = chain.posterior(likelihoods, stay, 1.0 - stay, overall).fresh[usual]
         drawn = max(float(fresh.sum()), _LEAST_DRAWS)
         last, log_odds = log_odds, float(np.log(max(len(fresh) - drawn, _LEAST_DRAWS) / drawn))
         if abs(log_odds - last) < _EM_TOLERANCE:
             break
     return max(log_odds, 0.0)
+
+
+def _stretches(sequences: Sequences) -> tuple[IntArray, FloatArray]:
+    """Return the rows and closeness of all rows, or of many that spread over all recordings."""
+    n = len(sequences.order)
+    if n <= _N_STRETCHES * _STRETCH:
+        return sequences.order, sequences.closeness
+    starts = np.linspace(0, n - _STRETCH, _N_STRETCHES).astype(np.intp)
+    closeness = sequences.closeness[(listed := starts[:, None] + np.arange(_STRETCH))]
+    closeness[:, 0] = 0.0
+    return sequences.order[listed.ravel()], closeness.ravel()
 
 
 def _log_scores(F: FloatArray) -> FloatArray:
