@@ -199,6 +199,17 @@ def test_counts_are_kept_whatever_comes(seed, n, c, kind, labeled, times, cost):
         assert not tied[bags.given >= 0].any()
 
 
+@pytest.mark.parametrize("seed", range(60, 90))
+def test_rows_in_no_bag_take_what_is_best_beside_the_others(seed):
+    F, bags, sequences = _problem(seed, 12, 3, loose=0.5)
+    labels, _ = decode_along_time(F, bags, np.arange(12), sequences, 1.5)
+    value = _value(F, labels, sequences, 1.5)
+    for row in np.flatnonzero((bags.codes < 0) & (bags.given < 0)):
+        for other in range(3):
+            changed = np.where(np.arange(12) == row, other, labels)
+            assert _value(F, changed, sequences, 1.5) <= value + 1e-6
+
+
 def test_an_episode_goes_on_past_midnight():
     """Rows beside midnight are in doubt; the counts say how many there are of each class."""
     truth = np.repeat([0, 1, 0], [6, 8, 6])
@@ -263,12 +274,13 @@ def _time_labels(seed, *, starts):
     n, c = int(rng.integers(2, 25)), int(rng.integers(2, 4))
     begins = rng.random(n) < 0.1
     begins[0] = True
+    bags = rng.integers(-1, 3, n)
     return TimeLabels(
         np.repeat(rng.integers(0, c, n), 3)[:n],
         rng.integers(-9, 9, (n, c)),
         np.where(begins, 0, rng.integers(0, 9, n)),
         begins,
-        np.sort(rng.integers(-1, 3, n)),
+        np.sort(bags) if seed % 2 else bags,
         rng.permutation(n),
         rng.integers(0, 9, (n, c)) if starts else None,
     )
@@ -297,6 +309,19 @@ def test_settling_meets_quotas_and_cycles_raise_the_value(seed, starts):
     assert better.value() >= settled.value()
     outside = state.bags < 0
     np.testing.assert_array_equal(better.labels[outside], state.labels[outside])
+
+
+@pytest.mark.parametrize("seed", range(0, 70, 2))
+def test_every_round_of_cycles_raises_the_value(seed):
+    """Also where rows of several bags alternate, and cycles of two bags are side by side."""
+    state = _time_labels(seed, starts=False)
+    labels = np.random.default_rng(seed).integers(0, state.n_classes, len(state.labels))
+    state = replace(state, labels=labels)
+    for _ in range(6):
+        better = improve(state, 3, rounds=1)
+        changed = (better.labels != state.labels).any()
+        assert better.value() > state.value() if changed else True
+        state = better
 
 
 def test_quotas_must_fit_their_bags():
