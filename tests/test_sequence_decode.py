@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import reference
 from apportion import Totals
+from apportion._core import episode_search
 from apportion._core.chain import Chain
 from apportion._core.decode import bag_counts, quota
 from apportion._core.episode_moves import TimeLabels
@@ -296,13 +297,15 @@ def test_gains_of_moves_are_differences_of_values(seed, starts):
         assert moved.value() - state.value() == moves.gain[k]
 
 
-@given(seed=st.integers(0, 10**6), starts=st.booleans())
-def test_settling_meets_quotas_and_cycles_raise_the_value(seed, starts):
+@given(seed=st.integers(0, 10**6), starts=st.booleans(), patience=st.sampled_from([0, 50]))
+def test_settling_meets_quotas_and_cycles_raise_the_value(seed, starts, patience):
     state = _time_labels(seed, starts=starts)
     rng = np.random.default_rng(seed)
     drawn = replace(state, labels=rng.integers(0, state.n_classes, len(state.labels)))
     quotas = drawn.counts(3)
-    settled = settle(state, quotas)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(episode_search, "_PATIENT_ROUNDS", patience)
+        settled = settle(state, quotas)
     np.testing.assert_array_equal(settled.counts(3), quotas)
     better = improve(settled, 3)
     np.testing.assert_array_equal(better.counts(3), quotas)

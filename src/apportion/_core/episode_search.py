@@ -17,6 +17,10 @@ _BLOCK_CELLS = 500_000
 MOST_ROUNDS = 60
 """Rounds of cycles; each makes at most one in every bag, and few rounds find any."""
 
+_PATIENT_ROUNDS = 50
+"""Rounds of one move per bag before many rows are moved at once. Bags of consecutive rows need
+about 30."""
+
 _LONGEST = 64
 """The longest segments in cycles of moves."""
 
@@ -31,19 +35,42 @@ def settle(state: TimeLabels, quotas: IntArray) -> TimeLabels:
     """Return the labels after moves that bring the counts of every bag to its quotas.
 
     In every round each bag whose counts are off makes the move that loses least per row, among
-    those from a class with too many rows to one with too few.
+    those from a class with too many rows to one with too few. Where that takes too many rounds,
+    because rows of several bags alternate and runs are short, many rows move at once.
     """
-    left = -1
+    left, rounds = -1, 0
     while (surplus := state.counts(len(quotas)) - quotas).any():
         if np.abs(surplus).sum() == left:
             raise ValueError("The quotas of a bag must sum to the number of its rows.")
-        left = np.abs(surplus).sum()
+        left, rounds = np.abs(surplus).sum(), rounds + 1
         over, under = np.maximum(surplus, 0), np.maximum(-surplus, 0)
+        share = (
+            over[:, :, None] * under[:, None, :] // np.maximum(over.sum(axis=1), 1)[:, None, None]
+        )
+        if rounds > _PATIENT_ROUNDS and share.any():
+            state = state.applied(_many_rows(state, share))
+            continue
         most = np.minimum(over[:, :, None], under[:, None, :])
         blocks = _in_blocks(state, np.any(surplus != 0, axis=1), most, (0, 1))
         moves = _joined(_best_per_bag(block, state.ranks, len(quotas)) for block in blocks)
         state = state.applied(moves.take(_apart(moves, moves.gain, state.ranks)))
     return state
+
+
+def _many_rows(state: TimeLabels, share: IntArray) -> Moves:
+    """Return moves of single rows: for every bag and pair of classes the best, `share` of them.
+
+    Gains are not exact where rows side by side move, and no row moves twice.
+    """
+    blocks = _in_blocks(state, np.any(share > 0, axis=(1, 2)), np.minimum(share, 1), (1,))
+    moves = _joined(blocks)
+    moves = moves.take(np.lexsort((moves.target, -moves.gain, moves.begin)))
+    moves = moves.take(np.append(True, np.diff(moves.begin) > 0))
+    kinds = _kind(moves, moves.source, moves.target, state.n_classes)
+    order = np.lexsort((state.ranks[moves.begin], -moves.gain, kinds))
+    moves, kinds = moves.take(order), kinds[order]
+    place = np.arange(len(kinds)) - np.searchsorted(kinds, kinds)
+    return moves.take(place < share[moves.bag, moves.source, moves.target])
 
 
 def improve(
