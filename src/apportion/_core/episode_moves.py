@@ -135,12 +135,7 @@ def _moves_of(state: TimeLabels, rows: IntArray, most: IntArray, lengths: tuple[
     left, right = _edges(state, rows)
     gains = state.scores[rows] - state.scores[rows, y][:, None]
     sums = np.concatenate([np.zeros((1, c), dtype=np.int64), np.cumsum(gains, axis=0)])
-    breaks = state.begins[rows]
-    breaks[1:] |= (np.diff(rows) > 1) | (np.diff(y) != 0) | (np.diff(bag) != 0)
-    breaks[:1] = True
-    starts, number = np.flatnonzero(breaks), np.cumsum(breaks) - 1
-    ends = np.append(starts, len(rows))[1:]
-    here, first, last = np.arange(len(rows)), starts[number], ends[number]
+    here, first, last = np.arange(len(rows)), *_runs(state, rows)
     cap = most[bag, y]
     segments = [(first, here + 1), (here, last)]
     parts = [
@@ -153,6 +148,16 @@ def _moves_of(state: TimeLabels, rows: IntArray, most: IntArray, lengths: tuple[
         parts.append(_listed(left, right, sums, here[:, None], end, cap))
     begin, end, target, gain = map(np.concatenate, zip(*parts, strict=True))
     return Moves(bag[begin], rows[begin], rows[end - 1] + 1, y[begin], target, gain)
+
+
+def _runs(state: TimeLabels, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Return where the run of each row begins, and where it ends, as positions in `rows`."""
+    breaks = state.begins[rows]
+    for values, step in ((rows, 1), (state.labels[rows], 0), (state.bags[rows], 0)):
+        breaks[1:] |= np.diff(values) != step
+    breaks[:1] = True
+    starts, number = np.flatnonzero(breaks), np.cumsum(breaks) - 1
+    return starts[number], np.append(starts, len(rows))[1:][number]
 
 
 def _listed(

@@ -89,10 +89,11 @@ def decode_along_time(
             "the cost per change", f"{cost:g}", "a number from 0 on", "take 0 for quota labels"
         )
     counts = bag_counts(F, bags)
-    quota = Quotas(bags, ranks)(_against_first(_log_scores(F)), counts)
+    scores = _log_scores(F)
+    quota = Quotas(bags, ranks)(_against_first(scores), counts)
     if F.shape[1] < 2 or not (cost > 0 or most_episodes is not None) or not len(F):
         return quota
-    problem = _Problem.of(F, bags, ranks, sequences, float(cost), counts)
+    problem = _Problem.of(scores, bags, ranks, sequences, float(cost), counts)
     state = problem.solved(quota.labels[sequences.order])
     if most_episodes is not None:
         state = problem.trimmed(state, most_episodes)
@@ -197,7 +198,7 @@ class _Problem:
     @classmethod
     def of(
         cls,
-        F: FloatArray,
+        scores: FloatArray,
         bags: Bags,
         ranks: IntArray,
         sequences: Sequences,
@@ -205,8 +206,8 @@ class _Problem:
         counts: IntArray,
     ) -> _Problem:
         """Return the problem."""
-        order, (n, c) = sequences.order, F.shape
-        scores = _log_scores(F)[order]
+        order, (n, c) = sequences.order, scores.shape
+        scores = scores[order]
         span = float(scores.max() - scores.min())
         # A cost above the span of all scores leaves the fewest changes, as does any higher one.
         cost = min(cost, 2.0 * n * (span + 1.0))
