@@ -130,6 +130,14 @@ def test_cost_0_is_quota_by_log_scores(seed, n, c):
     assert _scores(F)[np.arange(n), labels].sum() == pytest.approx(best, abs=1e-6)
 
 
+@given(seed=st.integers(0, 10**6), cost=st.sampled_from([0.01, 1.0, 9.0]))
+def test_value_is_never_below_that_of_quota_labels(seed, cost):
+    F, bags, sequences = _problem(seed, 40, 3, loose=0.0, n_bags=3)
+    labels, _ = decode_along_time(F, bags, np.arange(40), sequences, cost)
+    by_quota, _ = decode_along_time(F, bags, np.arange(40), sequences, 0.0)
+    assert _value(F, labels, sequences, cost) >= _value(F, by_quota, sequences, cost) - 1e-6
+
+
 @pytest.mark.parametrize("cost", [0.7, 3.0])
 @pytest.mark.parametrize("seed", range(4))
 def test_permuting_rows_bags_and_classes_permutes_the_labels(seed, cost):

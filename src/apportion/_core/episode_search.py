@@ -18,8 +18,8 @@ MOST_ROUNDS = 60
 """Rounds of cycles; each makes at most one in every bag, and few rounds find any."""
 
 _PATIENT_ROUNDS = 50
-"""Rounds of one move per bag before many rows are moved at once. Bags of consecutive rows need
-about 30."""
+"""Rounds of one move per bag before many rows are moved at once. The days of three made-up
+weeks needed 3 to 7."""
 
 _LONGEST = 64
 """The longest segments in cycles of moves."""
