@@ -451,3 +451,49 @@ def smoothed_along_time(P, times, sequence, shares, change, trust):
         posterior = np.array(forward) * np.array(backward[::-1])
         smoothed[rows] = posterior / posterior.sum(axis=1, keepdims=True)
     return smoothed
+
+
+def labelings(n, c, given=None):
+    """All labels of n rows that keep the given ones (-1 = none)."""
+    given = np.full(n, -1) if given is None else given
+    choices = [range(c) if g < 0 else [g] for g in given]
+    return [np.array(labels) for labels in itertools.product(*choices)]
+
+
+def value_along_time(scores, labels, order, closeness, cost):
+    """Σ scores - cost · Σ closeness over changes between rows that follow each other."""
+    value = 0.0
+    for k, row in enumerate(order):
+        value += scores[row, labels[row]]
+        if k > 0 and labels[row] != labels[order[k - 1]]:
+            value -= cost * closeness[k]
+    return value
+
+
+def best_along_time(scores, bag, given, counts, order, closeness, cost):
+    """The largest value along time over all labels with the counts of rows that are not given."""
+    best = -np.inf
+    for labels in labelings(*scores.shape, given):
+        tally = np.zeros_like(counts)
+        for k, h, g in zip(bag, labels, given, strict=True):
+            if k >= 0 and g < 0:
+                tally[k, h] += 1
+        if (tally == counts).all():
+            best = max(best, value_along_time(scores, labels, order, closeness, cost))
+    return best
+
+
+def chain_posterior(likelihoods, stay, draw, shares):
+    """Class probabilities, probabilities of fresh draws, and likelihood, by adding up all paths."""
+    n, c = likelihoods.shape
+    classes, fresh, total = np.zeros((n, c)), np.zeros(n), 0.0
+    for path in labelings(n, c):
+        kept, drawn = np.zeros(n), np.zeros(n)
+        for t in range(n):
+            kept[t] = stay[t] if t > 0 and path[t] == path[t - 1] else 0.0
+            drawn[t] = draw[t] * shares[path[t]]
+        weight = np.prod([likelihoods[t, path[t]] * (kept[t] + drawn[t]) for t in range(n)])
+        total += weight
+        classes[np.arange(n), path] += weight
+        fresh += weight * drawn / np.maximum(kept + drawn, 1e-300)
+    return classes / total, fresh / total, total

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from math import isqrt
 from typing import NamedTuple
 
 import numpy as np
 
+from apportion._core.chain import Chain
 from apportion._utils.sequences import Sequences
 from apportion._utils.typing import FloatArray, IntArray
 
@@ -113,73 +113,6 @@ def smooth_along_time(
     evidence /= evidence.max(axis=1, keepdims=True)
     steps = 1.0 / np.where(sequences.begins, 1.0, closeness)
     stay = np.where(sequences.begins, 0.0, (1.0 - persistence.change) ** steps)
-    blocks = _Blocks(evidence, stay, shares)
-    posterior = blocks.forward() * blocks.backward()
-    smoothed = np.empty_like(posterior)
-    smoothed[order] = posterior / posterior.sum(axis=1, keepdims=True)
+    smoothed = np.empty_like(evidence)
+    smoothed[order] = Chain(len(P)).posterior(evidence, stay, 1.0 - stay, shares).classes
     return smoothed
-
-
-# A pass along 10⁶ rows would be 10⁶ small steps in Python. The rows are cut into √n blocks of √n
-# rows, whatever the sequences, and all blocks take a step at once. What a block does to any vector
-# that enters it is a c × c matrix, found first; the vectors that enter then follow block by block.
-class _Blocks:
-    """Rows in the order of time, cut into blocks that are passed through side by side."""
-
-    def __init__(self, evidence: FloatArray, stay: FloatArray, shares: FloatArray) -> None:
-        self.n, c = evidence.shape
-        self.shares = shares
-        length = max(isqrt(self.n), 1)
-        n_blocks = -(-self.n // length)
-        missing = n_blocks * length - self.n
-        # Rows that fill the last block change nothing: they stay, and say nothing.
-        evidence = np.concatenate([evidence, np.ones((missing, c))])
-        stay = np.concatenate([stay, np.ones(missing)])
-        self.evidence = evidence.reshape(n_blocks, length, c)
-        self.stay = stay.reshape(n_blocks, length, 1)
-        matrices: FloatArray = np.tile(np.eye(c), (n_blocks, 1, 1))
-        for t in range(length):
-            e, s = self.evidence[:, t, None], self.stay[:, t, None]
-            matrices = self._step(matrices, e, s)
-            matrices /= matrices.max(axis=(1, 2), keepdims=True)
-        self.matrices = matrices
-
-    def _step(self, a: FloatArray, evidence: FloatArray, stay: FloatArray) -> FloatArray:
-        """Return what enters the next row, times what that row says."""
-        return (stay * a + (1.0 - stay) * a.sum(axis=-1, keepdims=True) * self.shares) * evidence
-
-    def forward(self) -> FloatArray:
-        """Return the probabilities given all rows so far."""
-        entering = np.empty_like(self.evidence[:, 0])
-        a = self.shares
-        for block, matrix in enumerate(self.matrices):
-            entering[block] = a
-            a = a @ matrix
-            a = a / a.sum()
-        passed = np.empty_like(self.evidence)
-        a = entering
-        for t in range(passed.shape[1]):
-            a = self._step(a, self.evidence[:, t], self.stay[:, t])
-            a = a / a.sum(axis=1, keepdims=True)
-            passed[:, t] = a
-        return self._rows(passed)
-
-    def backward(self) -> FloatArray:
-        """Return how likely each class makes the rows that follow."""
-        leaving = np.empty_like(self.evidence[:, 0])
-        b = np.ones_like(self.shares)
-        for block in range(len(self.matrices) - 1, -1, -1):
-            leaving[block] = b
-            b = self.matrices[block] @ b
-            b = b / b.max()
-        passed = np.empty_like(self.evidence)
-        b = leaving
-        for t in range(passed.shape[1] - 1, -1, -1):
-            passed[:, t] = b
-            v = self.evidence[:, t] * b
-            b = self.stay[:, t] * v + (1.0 - self.stay[:, t]) * (v @ self.shares)[:, None]
-            b = b / b.max(axis=1, keepdims=True)
-        return self._rows(passed)
-
-    def _rows(self, blocks: FloatArray) -> FloatArray:
-        return blocks.reshape(-1, blocks.shape[-1])[: self.n]
