@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
+from sklearn.base import clone
 
 import reference
 from apportion import LPLLP, AnchorGraph, AutoLLP, KNNGraph, MeanMap, RBFGraph, Totals
@@ -298,3 +299,39 @@ def test_a_weight_that_is_none_is_refused(week):
     X, _, known, when = week
     with pytest.raises(ValueError, match="time_weight"):
         LPLLP(time_weight=-1).fit(X, **known, **when)
+
+
+# Decoding along time
+
+
+@pytest.mark.parametrize("model", [AutoLLP(["mean-map"]), LPLLP(random_state=0)], ids=type)
+def test_labels_along_time_keep_the_counts_and_change_less(week, model):
+    X, y, known, when = week
+    labels = {}
+    for decode in ("quota", "sequence"):
+        fitted = clone(model).set_params(decode=decode).fit(X, **known, **when)
+        assert fitted.bag_report_.error(decode) == 0
+        labels[decode] = fitted.transduction_
+    rows = rows_in_time(**when, ranks=np.arange(len(X)))
+    changes = {
+        decode: rows.n_changes(np.searchsorted(fitted.classes_, found))
+        for decode, found in labels.items()
+    }
+    assert changes["sequence"] < changes["quota"]
+    assert (labels["sequence"] == y).mean() > (labels["quota"] == y).mean() - 0.01
+    with pytest.raises(InputError, match="decode='sequence': found no times"):
+        clone(fitted).fit(X, **known)
+
+
+def test_new_rows_are_decoded_along_time_under_their_totals(week):
+    X, _, known, when = week
+    model = AutoLLP(["mean-map"], decode="sequence").fit(X, **known, **when)
+    assert (model.predict(X, **known, **when) == model.transduction_).mean() > 0.9
+    with pytest.raises(InputError, match="found no times"):
+        model.predict(X, **known, sequences=when["sequences"])
+
+
+def test_others_do_not_decode_along_time(week):
+    X, _, known, _ = week
+    with pytest.raises(ValueError, match="'decode' parameter of MeanMap"):
+        MeanMap(decode="sequence").fit(X, **known)

@@ -33,6 +33,12 @@ class Persistence(NamedTuple):
     change: float
     trust: float = 1.0
 
+    @property
+    def cost(self) -> float:
+        """The cost of a change, in units of the logarithms of a row's own probabilities."""
+        stay = max(1.0 - self.change, _LEAST)
+        return max(float(np.log(stay / max(self.change, _LEAST))), 0.0) / self.trust
+
 
 class Flicker(NamedTuple):
     """How often labels change from step to step, in earnest and by mistake.

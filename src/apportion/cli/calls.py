@@ -129,6 +129,10 @@ def check_method(method: MethodOptions) -> None:
         value = getattr(method, name)
         if value is not None and not math.isfinite(value):
             raise CommandLineError(f"{OPTIONS[name]} must be a finite number. Got {value:g}.")
+    if method.decode == "sequence" and (method.no_time or method.name not in (AUTO, LP_LLP)):
+        raise CommandLineError(
+            f"--decode sequence needs times, and --method {AUTO} or {LP_LLP}. Use --decode quota."
+        )
     if method.time_weight is not None and method.no_time:
         raise CommandLineError("--time-weight and --no-time contradict each other: give one.")
     if method.prior_weight is not None and method.prior is None:

@@ -107,7 +107,7 @@ def label_file(
     with stages(out.quiet):
         task = calls.read_supervised(known, feature.id)
         features = calls.read_features(task, feature)
-    _check_rows(task, more)
+    _check_rows(task, more, method)
     explain = Explanations(task.bag_word)
     first_notes = [*task.notes, *features.notes]
     print_notes(explain.lines(task.bag_word), out.quiet)
@@ -152,7 +152,7 @@ def _check_options(
     calls.check_files(*tables, page=more.report, others=others, inputs=known.files, force=out.force)
 
 
-def _check_rows(task: SupervisedTable, more: MoreFiles) -> None:
+def _check_rows(task: SupervisedTable, more: MoreFiles, method: MethodOptions) -> None:
     """Raise, before the rows are labeled, if a file could not be made of them."""
     if more.model is not None:
         one_model = task.supervision.groups is None
@@ -160,6 +160,8 @@ def _check_rows(task: SupervisedTable, more: MoreFiles) -> None:
             check_savable(task.rows, task.ids, one_model, labels_only=more.labels_only)
     if more.episodes is not None:
         require_times(task.rows, task.row_times)
+    if method.decode == "sequence":
+        require_times(task.rows, task.row_times, "{decode:sequence}")
 
 
 def _write_more(

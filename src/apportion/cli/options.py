@@ -259,8 +259,10 @@ class MethodOptions:
     jobs: int | None = _method(
         None, "Processes that fit methods side by side; with --method auto. 1 if not given.", min=1
     )
-    decode: Literal["quota", "threshold"] = _method(
-        "quota", "quota keeps every bag's totals; threshold takes every row's most likely class."
+    decode: Literal["quota", "threshold", "sequence"] = _method(
+        "quota",
+        "quota keeps every bag's totals; threshold takes every row's most likely class; sequence "
+        "keeps the totals and lets labels change as seldom as activities do (auto and lpllp).",
     )
     no_time: bool = _method(
         False,

@@ -26,6 +26,7 @@ from apportion._io.model_state import State, StateReader
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.magnitude import largest_size, require_squares, wide_enough
 from apportion._utils.parameters import Allowed, check_parameters, one_of, parameter_error
+from apportion._utils.sequences import Sequences
 from apportion._utils.threads import BLOCK_ROWS, reproducible_sums, slices, with_reproducible_sums
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, report_bags
@@ -36,6 +37,9 @@ from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
 
 REQUESTS = {"bags": True, "proportions": True}
 """What methods request by default from scikit-learn's metadata routing."""
+
+ALONG_TIME = one_of("quota", "threshold", "sequence")
+"""The decodings of estimators that know time."""
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
@@ -208,9 +212,17 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         """Return the labels of largest total soft label that keep the bags' counts."""
         return quota(F, matched, hash_ranks(X if self._sees_features else None, len(F)))
 
-    def _store(self, matched: Bags, F: FloatArray, by_quota: Decoding) -> None:
-        """Store soft labels, the labels of both decodings, and the report."""
+    def _store(
+        self,
+        matched: Bags,
+        F: FloatArray,
+        by_quota: Decoding,
+        along_time: Decoding | None = None,
+    ) -> None:
+        """Store soft labels, the labels of all decodings, and the report."""
         decodings = {"quota": by_quota, "threshold": threshold(F, matched)}
+        if along_time is not None:
+            decodings["sequence"] = along_time
         labels, self.tied_ = decodings[self.decode]
         self.classes_ = matched.classes
         self.label_distributions_ = F
@@ -282,6 +294,16 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
             )
         require_squares(largest)
         return wide_enough(X, largest)
+
+    def _require_times(self, in_time: Sequences | None) -> None:
+        """Raise if labels are to be decoded along time, and no times are given."""
+        if self.decode == "sequence" and in_time is None:
+            raise SupervisionError(
+                "decode='sequence'",
+                "no times",
+                "times of the rows, along which labels are decoded",
+                "pass `times`, or use decode='quota'",
+            )
 
     def _matched(self, X: Any, y: Any, bags: Any, proportions: Any) -> Bags:
         """Return rows matched with supervision, after scikit-learn's checks of labels."""

@@ -122,12 +122,13 @@ class GraphClassifier(BagClassifier):
         F: FloatArray,
         by_quota: Decoding,
         averaged: FloatArray | None = None,
+        along_time: Decoding | None = None,
     ) -> None:
         """Store the graph beside what every estimator stores.
 
         New rows average the soft labels `averaged` of their neighbors, by default F.
         """
-        self._store(matched, F, by_quota)
+        self._store(matched, F, by_quota, along_time)
         self.graph_ = graph
         self._prototype_labels = graph.prototype_labels(F if averaged is None else averaged)
         self._overall = matched.overall

@@ -15,6 +15,7 @@ from apportion._core.descent import Settings, Solution
 from apportion._core.evidence import Refinement, refine_from_random_starts
 from apportion._core.persistence import flicker_of
 from apportion._core.refine import refine
+from apportion._core.sequence_decode import decode_along_time, learned_cost
 from apportion._core.solve import solve
 from apportion._core.uniqueness import unsupervised_rows
 from apportion._core.warn import warn_of_graph, warn_of_solution, warn_of_unsupervised_rows
@@ -23,7 +24,7 @@ from apportion._utils.parameters import BOOL, integer, one_of, real
 from apportion._utils.progress import PROPAGATING, report_progress, several_runs
 from apportion._utils.sequences import Sequences
 from apportion._utils.typing import FloatArray, IntArray
-from apportion.estimators._base import BagClassifier, all_or_nothing
+from apportion.estimators._base import ALONG_TIME, BagClassifier, all_or_nothing
 from apportion.estimators._graph import GraphClassifier
 from apportion.graphs import Graph
 from apportion.supervision.bags import Bags
@@ -72,10 +73,12 @@ class LPLLP(GraphClassifier):
         How far labels travel, in (0, 1): the probability that the random walk continues. On a
         sparse graph of more than 4,096 rows it is at most about 0.99999, because the number of
         steps grows as 1 / √(1-α).
-    decode : {"quota", "threshold"}, default="quota"
+    decode : {"quota", "threshold", "sequence"}, default="quota"
         `"quota"` gives every bag exactly its counts; `"threshold"` gives every row its most likely
-        class. Prefer quota when totals are exact, threshold when they are rough or when the
-        classes overlap so much that counts force wrong labels.
+        class; `"sequence"`, which needs times, keeps the counts and pays for every change of label
+        within a recording, as much as the soft labels themselves suggest. Prefer quota when totals
+        are exact, threshold when they are rough or when the classes overlap so much that counts
+        force wrong labels.
     refine : bool, default=True
         After quota decoding, exchange labels within bags as long as this makes neighbors agree
         more. This sharpens the borders between classes, which soft labels blur, and changes little
@@ -172,6 +175,7 @@ class LPLLP(GraphClassifier):
 
     _allowed: ClassVar = {
         **BagClassifier._allowed,
+        "decode": ALONG_TIME,
         "alpha": real(low=0, high=1, ends="()"),
         "refine": BOOL,
         "solver": one_of("accelerated", "plain", "literal"),
@@ -264,6 +268,7 @@ class LPLLP(GraphClassifier):
         X, graph = self._rows_and_graph(X, asked)
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_samples)
         in_time = rows_in_time(times, sequences, ranks)
+        self._require_times(in_time)
         self._store_diagnosis(matched)
         seed = check_random_state(self.random_state).randint(2**31)
         prior = matched.prior()
@@ -306,7 +311,12 @@ class LPLLP(GraphClassifier):
                 solution = run(graph, near, prior=np.eye(matched.n_classes)[labels.labels])
         self.solution_ = solution
         self.n_iter_ = solution.n_iter
-        self._keep(matched, graph, solution.F, labels)
+        along_time = None
+        if self.decode == "sequence" and in_time is not None:
+            report_progress("decoding along time")
+            cost = learned_cost(solution.F, in_time)
+            along_time = decode_along_time(solution.F, matched, ranks, in_time, cost)
+        self._keep(matched, graph, solution.F, labels, along_time=along_time)
         return self
 
     def _check_parameters(self) -> None:

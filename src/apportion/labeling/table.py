@@ -440,18 +440,18 @@ def check_savable(
         rows.require_ids(ids)
 
 
-def require_times(rows: SourceTable, row_times: RowTimes) -> None:
-    """Raise if it is not known when rows were recorded, which their episodes need."""
+def require_times(rows: SourceTable, row_times: RowTimes, needed_by: str = "{episodes}") -> None:
+    """Raise if it is not known when rows were recorded, which a parameter needs."""
     if row_times.times is None:
         raise FileError(
             rows.name,
             row_times.problem or f"no column of times among {rows.listing}",
             hint(
-                "times of the rows, which {episodes} needs: a column 'start' (or 'time', "
+                f"times of the rows, which {needed_by} needs: a column 'start' (or 'time', "
                 "'timestamp')"
             ),
             hint(
                 "add it or, with a diary, say which column it is with {start}; or leave out "
-                "{episodes}"
+                f"{needed_by}"
             ),
         )

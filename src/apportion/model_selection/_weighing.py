@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from apportion._core.decode import threshold
+from apportion._core.decode import Decoding, threshold
 from apportion._core.projection import reconcile
+from apportion._core.sequence_decode import decode_along_time
 from apportion._io.archive import Stored
 from apportion._io.class_tables import columns_for
 from apportion._io.model_state import State, StateReader
@@ -19,7 +20,7 @@ from apportion._utils.parameters import integer
 from apportion._utils.sequences import Sequences
 from apportion._utils.threads import with_reproducible_sums
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray
-from apportion.estimators._base import REQUESTS, BagClassifier, all_or_nothing
+from apportion.estimators._base import ALONG_TIME, REQUESTS, BagClassifier, all_or_nothing
 from apportion.estimators._feature_maps import Standardization
 from apportion.estimators._inductive import feature_order
 from apportion.exceptions import counted
@@ -36,6 +37,7 @@ from apportion.model_selection._forecast import forecast_fits
 from apportion.model_selection._in_time import InTime, learn_persistence
 from apportion.model_selection._weights import Weighing, weigh_candidates
 from apportion.model_selection.candidate_report import CandidateReport, WeighedCandidate
+from apportion.supervision.bags import Bags, match_bags
 from apportion.supervision.rows_in_time import rows_in_time
 
 _FOLDS = 5
@@ -53,7 +55,11 @@ class WeighingClassifier(BagClassifier):
     __metadata_request__predict = _REQUESTS
     __metadata_request__predict_proba = _REQUESTS
 
-    _allowed: ClassVar = {**BagClassifier._allowed, "cv": integer(2, "auto")}
+    _allowed: ClassVar = {
+        **BagClassifier._allowed,
+        "decode": ALONG_TIME,
+        "cv": integer(2, "auto"),
+    }
 
     cv: int | str
     n_jobs: int | None
@@ -111,6 +117,7 @@ class WeighingClassifier(BagClassifier):
         row_order, _ = feature_order(rows, matched)
         self._standardization = Standardization.of(rows[row_order])
         in_order = rows_in_time(times, sequences, hash_ranks(rows, len(rows)))
+        self._require_times(in_order)
         problem = Problem(rows, self._standardization(rows), matched, seed, in_order)
 
         usable = [c for c in candidates if c.most_rows >= matched.n_samples]
@@ -146,22 +153,24 @@ class WeighingClassifier(BagClassifier):
         result = weigh_candidates(fitted, problem, held_out)
         pairs = list(zip(result.fitted, result.weights, result.calibrations, strict=True))
         P, final, about_time = result.average, result.final, ""
-        self._in_time = None
+        along_time = self._in_time = None
         if in_order is not None:
             self._in_time, about_time = _learned_in_time(result, in_order)
+        if self.decode == "sequence" and in_order is not None:
+            along_time = self._decoded_along_time(problem.X, final(P), bags, in_order)
         if self._in_time is not None and in_order is not None:
             P = self._in_time.smoothed(final(P), in_order)
             final = self._in_time.calibration
         F = reconcile(final(P), bags)
         self.classes_ = bags.classes
         by_quota = result.own_labels or self._quota(problem.X, F, bags)
-        self._store(bags, F, by_quota)
+        self._store(bags, F, by_quota, along_time)
         self.held_out_proba_ = np.full(F.shape, np.nan)
         self.held_out_proba_[result.rows] = final.held_out
         self.estimated_accuracy_ = (
             withheld(result.untrusted)
             if result.untrusted
-            else estimate_accuracy(final, P, by_quota.labels, bags)
+            else estimate_accuracy(final, P, (along_time or by_quota).labels, bags)
         )
         names = [one.candidate.name for one in result.fitted]
         self.weights_ = dict(zip(names, result.weights.tolist(), strict=True))
@@ -226,6 +235,13 @@ class WeighingClassifier(BagClassifier):
         if times is None and sequences is None:
             return super().predict(X, bags=bags, proportions=proportions)
         rows = self._checked_new_rows(X)
+        if self.decode == "sequence" and (bags is not None or proportions is not None):
+            matched = match_bags(len(rows), None, bags, proportions, classes=self.classes_)
+            in_order = rows_in_time(times, sequences, hash_ranks(rows, len(rows)))
+            self._require_times(in_order)
+            assert in_order is not None
+            P = self._soft_labels(rows)
+            return self.classes_[self._decoded_along_time(rows, P, matched, in_order).labels]
         P = self._along_time(rows, times, sequences)
         if bags is None and proportions is None:
             return np.asarray(self.classes_[threshold(P).labels])
@@ -265,6 +281,15 @@ class WeighingClassifier(BagClassifier):
         if self._in_time is None or self._shares is not None:
             return self._soft_labels(X)
         return self._in_time(self._soft_labels(X), in_order)
+
+    # The probabilities are those before smoothing, which would count the rows around a row twice.
+    def _decoded_along_time(
+        self, X: FloatArray, P: FloatArray, bags: Bags, in_order: Sequences
+    ) -> Decoding:
+        """Return labels that keep the counts and pay for changes as often as activities last."""
+        cost = 0.0 if self._in_time is None else self._in_time.persistence.cost
+        ranks = hash_ranks(X, len(X))
+        return decode_along_time(reconcile(P, bags), bags, ranks, in_order, cost)
 
     def _soft_labels(self, X: Any) -> FloatArray:
         if self._shares is not None:

@@ -33,9 +33,10 @@ class AutoLLP(WeighingClassifier):
     cv : int or "auto", default="auto"
         The number of folds of whole bags. `"auto"` is 5. Beyond 20,000 rows, at most 3 of the folds
         are held out, and no more than are needed for 200 bags.
-    decode : {"quota", "threshold"}, default="quota"
+    decode : {"quota", "threshold", "sequence"}, default="quota"
         Label the fitted rows with exactly the counts of every bag, or every row with its most
-        likely class under the totals of its bag. `predict` without totals does not use it.
+        likely class under the totals of its bag; or, with times, so that the counts are kept and
+        labels change as seldom as activities do. `predict` without totals does not use it.
     n_jobs : int, optional
         The number of processes that fit a candidate's folds; None = 1, -1 = all processors.
     random_state : int, RandomState or None, default=None
