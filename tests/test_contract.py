@@ -47,8 +47,6 @@ ESTIMATORS = {
     "LPLLP": LPLLP(random_state=0),
     "LPLLP rbf": LPLLP(RBFGraph(1.0), random_state=0),
     "LPLLP anchor": LPLLP(AnchorGraph(), random_state=0),
-    "LPLLP threshold": LPLLP(decode="threshold", random_state=0),
-    "LPLLP plain": LPLLP(solver="plain", max_iter=5000, random_state=0),
     "LPLLP walk": LPLLP(order=2, random_state=0),
     "LPLLP prior": LPLLP(prior=LabelPropagation(), random_state=0),
     "LabelPropagation": LabelPropagation(),
@@ -56,7 +54,6 @@ ESTIMATORS = {
     "InvCal": InvCal(),
     "InvCal rbf": InvCal("rbf", decode="threshold"),
     "PropSVM": PropSVM(n_starts=2, random_state=0),
-    "PropSVM linear": PropSVM("linear", C=1.0, n_starts=2, random_state=0),
     "MeanMap": MeanMap(),
     "MeanMap rbf": MeanMap("rbf"),
     "MeanMap poly": MeanMap("poly", coef0=1.0),
@@ -79,9 +76,9 @@ BY_HASH = [*FORESTS, "AutoLLP", "CalibratedLLP"]
 """They draw rows, or deal bags to folds, in the order of the rows' hashes."""
 KEEPS_COUNTS = [name for name in ESTIMATORS if ESTIMATORS[name].decode == "quota"]
 KEEPS_TOTALS = [name for name in ESTIMATORS if name not in ("LabelPropagation", "WeightedKNN")]
-INVENTS_CLUSTERS = ["PropSVM", "PropSVM linear", *FORESTS]
-IN_UNITS_OF_X = ["LPLLP rbf", "PropSVM linear", *BY_HASH]
-"""γ of this graph, C of a linear machine and a forest's smallest split have the unit of X."""
+INVENTS_CLUSTERS = ["PropSVM", *FORESTS]
+IN_UNITS_OF_X = ["LPLLP rbf", *BY_HASH]
+"""γ of this graph and a forest's smallest split have the unit of X."""
 
 every_estimator = pytest.mark.parametrize("name", ESTIMATORS)
 
