@@ -21,8 +21,9 @@ _DRIFT = 1e-12
 _INEXACT = 0.1
 """P of a step's end is computed up to this share of the gradient that the step follows."""
 
-_SHARPER = 0.3
-"""Newton's method ends at this share of the stationarity at which the descent does."""
+_SHARPER = 0.9
+"""Newton's method ends at this share of the stationarity at which the descent does: with the
+gradient g of φ at G, ‖F - Π_C(PF)‖ ≤ ‖G - PF‖ = ‖Pg‖ ≤ ‖g‖ for F = Π_C(G)."""
 
 
 class LocalPoint(NamedTuple):

@@ -181,6 +181,7 @@ class Face:
         self._free = free.astype(np.float64)
         self._share = self._free / np.maximum(self._free.sum(axis=1, keepdims=True), 1.0)
         self._weights = project.weights[:, None]
+        self._bound = bool(held.any())
         hessian = self._hessian() * (held[:, :, None] & held[:, None, :])
         # Totals that follow from others, as the last class does, make it singular.
         self._inverse = np.linalg.pinv(hessian, rcond=_SINGULAR, hermitian=True)
@@ -188,6 +189,8 @@ class Face:
     def __call__(self, direction: FloatArray) -> FloatArray:
         """Return the nearest direction that stays on the face."""
         direction = self._centered(direction)
+        if not self._bound:
+            return direction
         multipliers = np.einsum("kgh,kh->kg", self._inverse, self._groups.sum(direction))
         return direction - self._centered(self._groups.spread(multipliers) / self._weights)
 
@@ -196,7 +199,7 @@ class Face:
         if self._one_column:
             return direction * self._free
         direction = direction * self._free
-        direction -= self._share * direction.sum(axis=1, keepdims=True)
+        direction -= self._share * np.einsum("ih->i", direction)[:, None]
         return direction
 
     def _hessian(self) -> FloatArray:

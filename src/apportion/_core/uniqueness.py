@@ -59,6 +59,10 @@ many soft labels: a few seconds' work, so that small problems are hardly ever cu
 probe decides whether the answer is unique, and takes about as long as the first run did; the others
 only look for a smoother one of several answers."""
 
+_DECODED_CELLS = 2e5
+"""Soft labels of all answers together that are decoded to compare them, two answers at least: rows
+whose soft labels hardly differ take seconds to decode."""
+
 _SAME = 1e-3
 """Converged runs whose soft labels differ by less, relative to their norm, ended at one point."""
 
@@ -286,13 +290,21 @@ def probe(
 def _smoothest_end(
     first: Solution, ends: list[Solution], graph: Graph, bags: Bags, ranks: IntArray
 ) -> Solution:
-    """Return the one of several answers whose quota labels are the smoothest."""
+    """Return the one of several answers whose quota labels are the smoothest.
+
+    Of many rows, only those answers are decoded whose soft labels agree most between neighbors.
+    """
+    n_starts = len(ends)
+    most = max(2, int(_DECODED_CELLS // first.F.size))
+    if len(ends) > most:
+        agreement = [-float(np.vdot(end.F, graph.neighbor_mean(end.F))) for end in ends]
+        ends = [ends[k] for k in sorted(np.argsort(agreement, kind="stable")[:most])]
     decode = Quotas(bags, ranks)
     labels = [decode(end.F).labels for end in ends]
     smoothness = [graph.label_smoothness(codes, bags.n_classes) for codes in labels]
     best = ends[smoothest(smoothness)[0]]
     best = replace(best, n_probes=first.n_probes, probes_left=first.probes_left)
-    return replace(best, unique=False, n_starts=len(ends))
+    return replace(best, unique=False, n_starts=n_starts)
 
 
 def _other_minimizers(
