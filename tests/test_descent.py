@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 import apportion._core.solve as solve_module
 import reference
 from apportion import KNNGraph, PrecomputedGraph, RBFGraph, Totals
-from apportion._core import local, uniqueness
+from apportion._core import descent, local, uniqueness
 from apportion._core.decode import quota
 from apportion._core.descent import Settings, Status, descend
 from apportion._core.evaluator import DescentState
@@ -22,7 +22,7 @@ from apportion._core.projection import MassProjection
 from apportion._core.propagation import Propagated, propagator
 from apportion._core.solve import solve
 from apportion._core.uniqueness import may_be_ambiguous, only_minimizer, unsupervised_rows
-from apportion.datasets import make_bags, make_xor
+from apportion.datasets import make_bags, make_smart_home, make_xor
 from apportion.supervision.bags import match_bags
 
 
@@ -185,6 +185,7 @@ def counted_probes(monkeypatch, few, n_probes):
 
     monkeypatch.setattr(solve_module, "descend", counted)
     monkeypatch.setattr(uniqueness, "_CHEAP_CELLS", few * 2 * len(W))
+    monkeypatch.setattr(uniqueness, "_LARGEST_PROGRAM", 0)
     graph = PrecomputedGraph().fit(W + W.T)
     solution = solve(graph, bags, Settings(n_probes=n_probes), rng=np.random.default_rng(0))
     return solution, [len(run.energies) - 1 for run in runs]
@@ -210,6 +211,79 @@ def test_where_no_probe_comes_to_an_end_uniqueness_is_not_known(monkeypatch):
     assert iterations[1:] == [3]
     assert (cut.unique, cut.n_starts, cut.n_probes, cut.probes_left) == (None, 1, 0, 1)
     np.testing.assert_array_equal(cut.F, alone.F)
+
+
+def test_other_answers_are_found_without_a_descent(monkeypatch):
+    """Minimizers differ by constants on components: all of them are feasible and as low."""
+    graph, bags = two_islands()
+    ends = []
+
+    def compared(first, others, *args, keep=uniqueness._smoothest_end):
+        ends.extend(others)
+        return keep(first, others, *args)
+
+    monkeypatch.setattr(uniqueness, "_smoothest_end", compared)
+    runs = []
+    monkeypatch.setattr(solve_module, "descend", lambda *args: runs.append(0) or descend(*args))
+    solution = solve(graph, bags, Settings(), rng=np.random.default_rng(0))
+    assert (solution.unique, solution.n_starts, len(runs)) == (False, 9, 1)
+    assert len({end.F.round(6).tobytes() for end in ends}) > 5
+    P = propagator(graph)
+    for end in ends:
+        assert MassProjection(bags, P.weights).residual(end.F[:, 1:]) < 1e-9
+        assert np.vdot(P.weights[:, None] * end.F, end.F - P(end.F)) < 1e-9
+
+
+def part_recorded(seed=0, n=600, c=4, n_bags=8):
+    """Clusters that few ties join, and the totals of bags that are known within bounds."""
+    rng = np.random.default_rng(seed)
+    cluster = rng.integers(0, 12, n)
+    X = rng.normal(size=(12, 3))[cluster] * 3 + 0.4 * rng.normal(size=(n, 3))
+    labels, codes = cluster % c, rng.integers(0, n_bags, n)
+    labels = np.where(rng.random(n) < 0.1, rng.integers(0, c, n), labels)
+    counts = np.array([np.bincount(labels[codes == k], minlength=c) for k in range(n_bags)])
+    unseen = rng.integers(0, 3, counts.shape)
+    totals = Totals.from_intervals(
+        np.maximum(counts - unseen, 0),
+        np.minimum(counts + unseen, counts.sum(axis=1, keepdims=True)),
+        unit="count",
+        classes=range(c),
+    )
+    return KNNGraph(5).fit(X), match_bags(n, bags=codes, proportions=totals)
+
+
+def on_off_sensors():
+    """A few days of on/off sensors: many equal rows, which few ties join to others."""
+    home = make_smart_home(3, 1, minutes=5, sensors="on/off")
+    X = np.column_stack([on for on in home.windows.values() if on.dtype == bool]).astype(float)
+    day = np.arange(len(X)) // 288
+    totals = Totals.from_labels(home.activities, day)
+    return KNNGraph().fit(X), match_bags(len(X), bags=day, proportions=totals)
+
+
+@pytest.mark.parametrize("problem", [part_recorded, on_off_sensors])
+def test_a_slow_descent_is_cut_short_by_newton(problem, monkeypatch):
+    """The same minimum, in a fraction of the iterations that the descent takes alone."""
+    graph, bags = problem()
+    fast = solve(graph, bags, Settings(n_probes=0))
+    monkeypatch.setattr(descent, "_FIRST_LEAP", np.inf)
+    slow = solve(graph, bags, Settings(n_probes=0, max_iter=20_000))
+    assert fast.converged
+    assert slow.converged
+    assert fast.n_iter < 0.5 * slow.n_iter
+    assert (np.diff(fast.energies) <= 1e-9).all()
+    assert len(fast.energies) == fast.n_iter + 1
+    np.testing.assert_allclose(fast.energies[-1], slow.energies[-1], rtol=1e-6, atol=1e-9)
+    assert fast.residual < 1e-10
+    if fast.unique:
+        np.testing.assert_allclose(fast.F, slow.F, atol=2e-3)
+
+
+def test_newton_takes_no_more_iterations_than_are_left():
+    graph, bags = on_off_sensors()
+    for max_iter in (101, 105):
+        solution = solve(graph, bags, Settings(n_probes=0, max_iter=max_iter, tol=1e-10))
+        assert solution.n_iter <= max_iter
 
 
 def test_one_answer_needs_no_probe():

@@ -344,6 +344,7 @@ def test_probes_that_were_not_tried_are_reported(monkeypatch):
     known = {"bags": np.arange(60) // 2 % 3, "proportions": np.array([0.3, 0.5, 0.7])}
     monkeypatch.setattr("apportion._core.uniqueness._SHARE_OF_FIRST", -1.0)
     monkeypatch.setattr("apportion._core.uniqueness._CHEAP_CELLS", 0.0)
+    monkeypatch.setattr("apportion._core.uniqueness._LARGEST_PROGRAM", 0)
     words = r"is not known: the comparison stopped after 0 of 1 random starts.*Raise n_probes"
     with pytest.warns(AmbiguousTotalsWarning, match=words):
         model = LPLLP("knn", n_probes=1, refine=False, random_state=0).fit(X, **known)

@@ -12,8 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import reference
 from apportion import Totals
+from apportion._core import dual
 from apportion._core.dual import RowDual, SimplexResponse, meet_totals
-from apportion._core.projection import MassProjection, reconcile
+from apportion._core.projection import Face, MassProjection, reconcile
 from apportion._utils.groups import Groups
 from apportion.supervision.bags import match_bags
 
@@ -246,3 +247,49 @@ def test_totals_that_no_labels_meet_are_given_up_early(off):
     assert residual <= off
     assert np.abs(groups.sum(labels) - masses).max() <= off
     assert Counting.asked <= 40
+
+
+def bags_within(n, c, seed):
+    """Rows in three bags with intervals and one bag of exact totals."""
+    rng = np.random.default_rng(seed)
+    codes, labels = rng.integers(0, 4, n), rng.integers(0, c, n)
+    counts = np.array([np.bincount(labels[codes == k], minlength=c) for k in range(4)])
+    room = np.array([[0], [1], [2], [8]])
+    totals = Totals.from_intervals(
+        np.maximum(counts - room, 0),
+        np.minimum(counts + room, counts.sum(axis=1, keepdims=True)),
+        unit="count",
+        classes=range(c),
+    )
+    return match_bags(n, bags=codes, proportions=totals), rng
+
+
+@pytest.mark.parametrize("c", [2, 3, 5])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_face_is_the_derivative_of_the_projection(c, seed):
+    n = 40
+    bags, rng = bags_within(n, c, seed)
+    project = MassProjection(bags, rng.uniform(0.5, 2.0, n))
+    G = project.to_columns(rng.dirichlet(np.full(c, 0.7), n) + 0.2 * rng.normal(size=(n, c)))
+    F = project(G)
+    face = Face(project, F, project.held())
+    v = rng.normal(size=F.shape)
+    derivative = (project(G + 1e-6 * v) - project(G - 1e-6 * v)) / 2e-6
+    np.testing.assert_allclose(face(v), derivative, atol=1e-5)
+    np.testing.assert_allclose(face(face(v)), face(v), atol=1e-12)
+
+
+def test_bounds_cost_no_evaluation_for_a_common_shift(monkeypatch):
+    """A common shift of a bag's multipliers changes no soft label: one trial per Newton step."""
+    n, c = 200, 4
+    bags, rng = bags_within(n, c, 0)
+    evaluations, steps = [], []
+    at, step = RowDual.at, dual.newton_step
+    monkeypatch.setattr(RowDual, "at", lambda *args: evaluations.append(0) or at(*args))
+    monkeypatch.setattr(dual, "newton_step", lambda *args: steps.append(0) or step(*args))
+    project = MassProjection(bags, rng.uniform(0.5, 2.0, n))
+    F = rng.dirichlet(np.full(c, 0.7), n)
+    for _ in range(20):
+        F = F + 0.01 * rng.normal(size=F.shape)
+        project(F)
+    assert len(evaluations) <= 20 + 1.2 * len(steps)

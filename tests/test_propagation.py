@@ -11,7 +11,7 @@ from scipy import sparse
 import reference
 from apportion._core import propagation as propagate
 from apportion._core.propagation import Propagated, metric_weights, propagator
-from apportion.graphs import PrecomputedGraph
+from apportion.graphs import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
 from apportion.graphs import _row_blocks as row_parts
 
 
@@ -244,3 +244,22 @@ def test_what_is_left_over_is_never_forgotten():
     np.testing.assert_allclose(sharp.extrapolated(rough, 0.5).rest, -0.05 * F)
     assert sharp.extrapolated(sharp, 0.5).rest is None
     assert rough.extrapolated(sharp, 0.0) is rough
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.95])
+@pytest.mark.parametrize("graph", [KNNGraph(4), RBFGraph(1.0), AnchorGraph(15, 3)])
+def test_the_inverse_undoes_propagation(graph, alpha):
+    rng = np.random.default_rng(0)
+    P = propagator(graph.fit(rng.normal(size=(60, 2))), alpha)
+    F = rng.random((60, 3))
+    assert P.invertible
+    np.testing.assert_allclose(P.inverse(P(F)), F, atol=1e-8)
+    np.testing.assert_allclose(P(P.inverse(F)), F, atol=1e-8)
+
+
+def test_a_walk_of_few_steps_has_no_inverse():
+    graph = KNNGraph(4).fit(np.random.default_rng(0).normal(size=(60, 2)))
+    P = propagator(graph, order=2)
+    assert not P.invertible
+    with pytest.raises(NotImplementedError):
+        P.inverse(np.ones((60, 1)))

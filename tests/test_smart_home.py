@@ -311,3 +311,63 @@ def test_windows_must_divide_an_hour(minutes):
 def test_seeds_are_whole_numbers_from_0_on():
     with pytest.raises(ValueError, match=r"'seed' parameter of make_smart_home .* Got -1"):
         make_smart_home(seed=-1)
+
+
+SWITCHES = ["door_front", "door_fridge", "stove", "water", "tv_on", "computer_on"]
+
+
+@pytest.fixture(scope="module")
+def switches():
+    return make_smart_home(7, 2, minutes=5, sensors="on/off")
+
+
+def test_on_off_sensors_alone_see_the_same_days(switches):
+    everything = make_smart_home(7, 2, minutes=5)
+    np.testing.assert_array_equal(switches.activities, everything.activities)
+    np.testing.assert_array_equal(switches.reported, everything.reported)
+    assert switches.diary == everything.diary
+    motion = [f"motion_{room}" for room in ROOMS]
+    assert list(switches.windows) == [*COLUMNS[:4], *motion, *SWITCHES]
+    for name in COLUMNS[:4]:
+        np.testing.assert_array_equal(switches.windows[name], everything.windows[name])
+    for name in (*motion, *SWITCHES):
+        on = switches.windows[name]
+        assert on.dtype == bool
+        assert 0 < on.mean() < 1
+
+
+def test_on_off_sensors_make_few_distinct_windows(switches):
+    rows = np.column_stack([switches.windows[name] for name in list(switches.windows)[4:]])
+    assert len(np.unique(rows, axis=0)) < 0.1 * len(rows)
+
+
+def test_on_off_sensors_see_what_is_done(switches):
+    windows, done = switches.windows, switches.activities
+    for name, activity in {
+        "motion_bathroom": "hygiene",
+        "water": "hygiene",
+        "stove": "meals",
+        "tv_on": "tv",
+        "computer_on": "desk",
+        "door_front": "walk",
+    }.items():
+        on = {other: windows[name][done == other].mean() for other in ACTIVITIES}
+        assert max(on, key=on.get) == activity
+
+
+def test_more_people_and_days_leave_on_off_windows_as_they_are(switches):
+    fewer = make_smart_home(3, 1, minutes=5, sensors="on/off")
+    for name, values in fewer.windows.items():
+        np.testing.assert_array_equal(values, switches.windows[name][: len(values)])
+
+
+def test_on_off_windows_are_written(tmp_path):
+    home = make_smart_home(1, 1, minutes=60, sensors="on/off")
+    rows = read(home.write(tmp_path).windows)
+    assert [row["tv_on"] == "true" for row in rows] == home.windows["tv_on"].tolist()
+
+
+@pytest.mark.parametrize("sensors", ["on", "On/Off", None, 1, True])
+def test_other_sensors_are_refused(sensors):
+    with pytest.raises(ValueError, match=r"'sensors' parameter .* 'all' or 'on/off'. Got"):
+        make_smart_home(1, 1, sensors=sensors)

@@ -260,11 +260,11 @@ def meet_totals(
     pending = np.arange(n_bags)
     point: DualPoint | None = None
     for iteration in range(max_iter + 1):
-        lam = multipliers[pending]
+        lam, shift = multipliers[pending], _no_shift(pending)
         if iteration < max_iter:
-            lam = best_common_shift(lam, totals)
-        if point is None or not np.array_equal(lam, multipliers[pending]):
-            point = dual.at(lam)
+            lam, shift = best_common_shift(lam, totals)
+        if point is None:
+            point, shift = dual.at(lam), _no_shift(pending)
         multipliers[pending] = lam
         gradient = dual_gradient(lam, point.sums, totals.lower, totals.upper)
         steepness[pending] = steep = np.abs(gradient).max(axis=1, initial=0.0)
@@ -277,15 +277,22 @@ def meet_totals(
             break
         if not wrong.all():
             point, totals, pending = point.only(wrong), totals.only(wrong), pending[wrong]
-            lam, gradient = lam[wrong], gradient[wrong]
+            lam, gradient, shift = lam[wrong], gradient[wrong], shift[wrong]
         direction = newton_step(point.hessian(), totals, lam, gradient, damping[pending])
-        searched = _line_search(point, totals, lam, gradient, direction, halvings)
+        # A common shift changes no soft label and raises the value of each row by itself: what
+        # was evaluated before it still holds.
+        value = _dual(point, lam, totals) + totals.sizes * shift
+        searched = _line_search(point, totals, lam, gradient, direction, value, halvings)
         multipliers[pending], fell[pending] = searched.multipliers, searched.fell
         factor = np.where(searched.whole, 0.1, 10.0)
         damping[pending] = np.clip(damping[pending] * factor, _LEAST_DAMPING, _MOST_DAMPING)
         dual, point = point, searched.point
     residual = steepness / np.maximum(sizes, 1.0)
     return multipliers, float(residual.max(initial=0.0))
+
+
+def _no_shift(bags: IntArray) -> FloatArray:
+    return np.zeros(len(bags))
 
 
 def onto_simplex(V: FloatArray) -> FloatArray:
@@ -315,27 +322,28 @@ def dual_gradient(
     return np.where(lam > 0, sums - lower, np.where(lam < 0, sums - upper, between))
 
 
-def best_common_shift(lam: FloatArray, totals: _BagTotals) -> FloatArray:
-    """Return λ with one number added to each bag's multipliers, where the dual is least.
+def best_common_shift(lam: FloatArray, totals: _BagTotals) -> tuple[FloatArray, FloatArray]:
+    """Return λ with one number added to each bag's, where the dual is least, and these numbers.
 
     A common shift changes no soft label, so that the dual is piecewise linear along it; its corners
     are where a multiplier of an interval reaches 0.
     """
     interval = totals.interval
     some = np.flatnonzero(interval.any(axis=1))
+    shift = np.zeros(len(lam))
     if not some.size:
-        return lam
+        return lam, shift
     corners = np.where(interval[some], -lam[some], 0.0)
     shifted = lam[some][:, None, :] + corners[:, :, None]
     lower, upper = totals.lower[some][:, None], totals.upper[some][:, None]
     bound = np.where(shifted > 0, shifted * lower, shifted * upper)
     dual = totals.sizes[some][:, None] * corners - bound.sum(axis=2)
     best = np.argmin(dual, axis=1)
-    lam = lam.copy()
-    lam[some] += corners[np.arange(len(some)), best][:, None]
+    shift[some] = corners[np.arange(len(some)), best]
+    lam = lam + shift[:, None]
     touched = interval[some, best]
     lam[some[touched], best[touched]] = 0.0
-    return lam
+    return lam, shift
 
 
 def newton_step(
@@ -417,11 +425,14 @@ def _line_search(
     lam: FloatArray,
     gradient: FloatArray,
     direction: FloatArray,
+    value: FloatArray,
     halvings: int,
 ) -> _Searched:
-    """Move λ along the direction as far as the dual falls enough, or the gradient by half."""
+    """Move λ along the direction as far as the dual falls enough, or the gradient by half.
+
+    `value` is the dual at λ.
+    """
     side = np.where(lam != 0, np.sign(lam), -np.sign(gradient))
-    value = _dual(point, lam, totals)
     rounding = _DUAL_ROUNDING * (point.magnitude + np.abs(lam * totals.upper).sum(axis=1))
     steepness = np.abs(gradient).max(axis=1)
     moved, length = lam.copy(), np.ones(len(lam))

@@ -129,6 +129,27 @@ class Step(NamedTuple, Generic[Point]):
     slack: float = 0.0
 
 
+class Leap(NamedTuple, Generic[Point]):
+    """Newton's method on the whole, from one point of the descent to another.
+
+    Attributes
+    ----------
+    point : Point
+        Where it ends.
+    energy : float
+        The energy there.
+    n_iter : int
+        How many iterations it counts for.
+    converged : bool
+        Whether it ended at a minimizer.
+    """
+
+    point: Point
+    energy: float
+    n_iter: int
+    converged: bool
+
+
 class DescentEvaluator(Protocol[Point, Extrapolated]):
     """The energy and the set of feasible soft labels."""
 
@@ -141,6 +162,14 @@ class DescentEvaluator(Protocol[Point, Extrapolated]):
 
     def step(self, state: DescentState[Point, Extrapolated]) -> Step[Point]:
         """Return the projected gradient step from `state.ahead`."""
+
+    def leap(
+        self, state: DescentState[Point, Extrapolated], threshold: float, most: int
+    ) -> Leap[Point] | None:
+        """Return where Newton's method leads from `state.here`; None where there is none.
+
+        It may take as many iterations as given, and ends early at the stationarity given.
+        """
 
     def sharpened(self, point: Point) -> Point:
         """Return the point evaluated to full accuracy; the same object if it is already."""

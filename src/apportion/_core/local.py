@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from apportion._core.descent import Progress, Solution, Status, never, stationarity_threshold
-from apportion._core.evaluator import DescentState, Step
+from apportion._core.evaluator import DescentState, Leap, Step
+from apportion._core.newton import NewtonMethod
 from apportion._core.projection import MassProjection
 from apportion._core.propagation import Propagated, Propagator, extrapolated
 from apportion._utils.threads import blockwise, total
@@ -19,6 +20,10 @@ _DRIFT = 1e-12
 
 _INEXACT = 0.1
 """P of a step's end is computed up to this share of the gradient that the step follows."""
+
+_SHARPER = 0.9
+"""Newton's method ends at this share of the stationarity at which the descent does: with the
+gradient g of φ at G, ‖F - Π_C(PF)‖ ≤ ‖G - PF‖ = ‖Pg‖ ≤ ‖g‖ for F = Π_C(G)."""
 
 
 class LocalPoint(NamedTuple):
@@ -94,6 +99,19 @@ class LocalEvaluator:
             lambda w, a, f, b: (w * a * (f - b)).sum(), self.weights, advance, F, state.here.F
         )
         return Step(point, self.energy(point), gap, onward)
+
+    def leap(self, state: LocalState, threshold: float, most: int) -> Leap[LocalPoint] | None:
+        """Return where Newton's method leads from `state.here`, if P has an inverse.
+
+        A prior makes the energy curved enough for the descent.
+        """
+        if not self.P.invertible or self.mu > 0:
+            return None
+        newton = NewtonMethod(self.P, self.project, self.inner)
+        start = self.sharpened(state.here).PF.value
+        end = newton(start, _SHARPER * threshold * state.size, state.size, most)
+        point = LocalPoint(end.F, Propagated(self.P(end.F)))
+        return Leap(point, self.energy(point), end.n_projections, end.converged)
 
     def sharpened(self, point: LocalPoint) -> LocalPoint:
         """Return the point with P F to full accuracy."""

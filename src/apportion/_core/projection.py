@@ -18,11 +18,14 @@ from apportion._core.dual import (
 from apportion._utils.box_projection import shift_into_box
 from apportion._utils.groups import GroupBlock
 from apportion._utils.threads import block_rows, in_threads
-from apportion._utils.typing import FloatArray
+from apportion._utils.typing import BoolArray, FloatArray
 from apportion.exceptions import compared, counted, users_level
 from apportion.supervision.bags import Bags
 
 Method = Literal["nearest", "alternating"]
+
+_SINGULAR = 1e-9
+"""Eigenvalues below this share of a bag's largest are 0."""
 
 _MET = 1e-8
 """Masses that are off by no more than this share of their bag are met."""
@@ -69,8 +72,8 @@ class MassProjection:
         self.one_column = bags.n_classes == 2
         self._lower = self.to_columns(bags.open_lower)
         self._upper = self.to_columns(bags.open_upper)
-        self._fixed = np.flatnonzero(bags.given >= 0)
-        self._labels = self.to_columns(np.eye(bags.n_classes)[bags.given[self._fixed]])
+        self.fixed = np.flatnonzero(bags.given >= 0)
+        self._labels = self.to_columns(np.eye(bags.n_classes)[bags.given[self.fixed]])
         self._loose = np.flatnonzero(bags.open_groups.codes < 0)
         self._multipliers = np.zeros(self._lower.shape)
         blocks = bags.open_groups.blocks(block_rows(bags.n_samples, self._lower.shape[1]))
@@ -84,7 +87,7 @@ class MassProjection:
             projected = np.empty_like(columns)
             in_threads(lambda block: self._nearest(block, columns, projected), self._blocks)
             projected[self._loose] = self._onto_simplex(columns[self._loose])
-        projected[self._fixed] = self._labels
+        projected[self.fixed] = self._labels
         return projected
 
     def to_columns(self, F: FloatArray) -> FloatArray:
@@ -134,6 +137,10 @@ class MassProjection:
             )
             projected[rows] = labels
 
+    def held(self) -> BoolArray:
+        """Return which totals bound the soft labels that were projected last."""
+        return np.asarray((self._lower == self._upper) | (self._multipliers != 0))
+
     def _onto_simplex(self, columns: FloatArray) -> FloatArray:
         return np.clip(columns, 0.0, 1.0) if self.one_column else onto_simplex(columns)
 
@@ -149,6 +156,63 @@ class MassProjection:
                 return on_simplex
             columns = on_simplex + groups.spread(shift)
         return columns
+
+
+class Face:
+    """Project directions onto those that stay on a face of C: the derivative of the projection.
+
+    This is `argmin_d ½ Σ_i m_i ‖d_i - v_i‖²` over the directions d that keep soft labels of 0, the
+    sum of every row, and the sums of bags that their totals bound.
+
+    Parameters
+    ----------
+    project : MassProjection
+        The projection.
+    columns : ndarray of shape (n_samples, n_columns)
+        Soft labels of C.
+    held : ndarray of bool, of shape (n_bags, n_columns)
+        The totals that bound them.
+    """
+
+    def __init__(self, project: MassProjection, columns: FloatArray, held: BoolArray) -> None:
+        self._groups, self._one_column = project.bags.open_groups, project.one_column
+        free = (columns > 0) & (columns < 1)
+        free[project.fixed] = False
+        self._free = free.astype(np.float64)
+        self._share = self._free / np.maximum(self._free.sum(axis=1, keepdims=True), 1.0)
+        self._weights = project.weights[:, None]
+        self._bound = bool(held.any())
+        hessian = self._hessian() * (held[:, :, None] & held[:, None, :])
+        # Totals that follow from others, as the last class does, make it singular.
+        self._inverse = np.linalg.pinv(hessian, rcond=_SINGULAR, hermitian=True)
+
+    def __call__(self, direction: FloatArray) -> FloatArray:
+        """Return the nearest direction that stays on the face."""
+        direction = self._centered(direction)
+        if not self._bound:
+            return direction
+        multipliers = np.einsum("kgh,kh->kg", self._inverse, self._groups.sum(direction))
+        return direction - self._centered(self._groups.spread(multipliers) / self._weights)
+
+    def _centered(self, direction: FloatArray) -> FloatArray:
+        """Return a direction with what leaves a row's simplex taken out."""
+        if self._one_column:
+            return direction * self._free
+        direction = direction * self._free
+        direction -= self._share * np.einsum("ih->i", direction)[:, None]
+        return direction
+
+    def _hessian(self) -> FloatArray:
+        """Return the derivatives of the bags' sums by their multipliers."""
+        c = self._free.shape[1]
+        per_row = self._free / self._weights
+        hessian = np.zeros((self._groups.n_groups, c, c))
+        if not self._one_column:
+            for h in range(c):
+                hessian[:, h] = -self._groups.sum(self._share[:, [h]] * per_row)
+        every = np.arange(c)
+        hessian[:, every, every] += self._groups.sum(per_row)
+        return hessian
 
 
 def reconcile(

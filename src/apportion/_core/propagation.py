@@ -123,6 +123,15 @@ class Propagator(ABC):
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
 
+    @property
+    def invertible(self) -> bool:
+        """Whether `inverse` exists, and no eigenvalue of P is below 0."""
+        return type(self).inverse is not Propagator.inverse
+
+    def inverse(self, F: FloatArray) -> FloatArray:
+        """Return P⁻¹ F, a new array."""
+        raise NotImplementedError(f"{type(self).__name__} has no inverse")
+
     def near(
         self, F: FloatArray, step: FloatArray, before: Propagated, accuracy: float
     ) -> Propagated:
@@ -188,11 +197,17 @@ class _DensePropagator(Propagator):
         system = -tau * (W.toarray() if sparse.issparse(W) else W)
         system[np.diag_indices_from(system)] += weights + tau * graph.degrees_
         self._factor = Cholesky(system)
+        self._graph, self._share = graph, (tau / weights)[:, None]
         self.lipschitz = _lipschitz(2.0 * tau * _ratio(graph, weights))
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
         return self._factor.solve(self.weights[:, None] * F)
+
+    def inverse(self, F: FloatArray) -> FloatArray:
+        """Return P⁻¹ F = F + τ M⁻¹(D - W) F."""
+        difference = self._graph.degrees_[:, None] * F - self._graph.affinity_ @ F
+        return np.asarray(F + self._share * difference)
 
 
 # Chebyshev iteration for A x = F with `A = I + τ M⁻¹(D - W)` (Golub & Varga, 1961; Saad, Iterative
@@ -227,6 +242,12 @@ class _SparsePropagator(Propagator):
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
         return self._sharpen(F, F.copy())
+
+    def inverse(self, F: FloatArray) -> FloatArray:
+        """Return P⁻¹ F = A F."""
+        product = np.zeros_like(F)
+        in_threads(lambda part: self._subtract_product(part, F, product), self._parts)
+        return np.negative(product, out=product)
 
     @property
     def most_steps(self) -> int:
@@ -360,6 +381,12 @@ class _AnchorPropagator(Propagator):
         received += F
         received *= 1.0 - self._alpha
         return received
+
+    def inverse(self, F: FloatArray) -> FloatArray:
+        """Return P⁻¹ F = (F - α S F) / (1-α), with S = Z Λ⁻¹ Zᵀ."""
+        held = self._graph.to_anchors(F) / self._graph.masses_[:, None]
+        difference = F - self._alpha * self._graph.from_anchors(held)
+        return np.asarray(difference / (1.0 - self._alpha))
 
 
 class _TruncatedWalk(Propagator):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -24,17 +24,22 @@ from apportion.supervision.bags import Bags
 #
 # 1. `constants_cancel`: constants must cancel in every bag of exact totals. If the table of rows
 #    per bag and component has full rank, they are all 0 and the minimizer is unique.
-# 2. `no_room`: intervals leave room, but no soft label may fall below 0 and no bag may leave its
+# 2. `room`: intervals leave room, but no soft label may fall below 0 and no bag may leave its
 #    bounds. The constants that are left form a polytope around 0; it is the point 0 alone, almost
 #    surely, if a linear function with random coefficients is nowhere in it above or below 0.
-# 3. `probe`: descents from random starts. Where another one ends elsewhere, there are several
-#    answers, and the one whose labels are the smoothest is kept.
+#    Where it is not, all minimizers are known: some of them are compared, and the one whose labels
+#    are the smoothest is kept.
+# 3. `probe`: where that program would be too large, descents from random starts. Where another one
+#    ends elsewhere, there are several answers, and again the smoothest is kept.
 
 _MOST_COMPONENTS = 1000
 """With more components the rank test would cost more than a probe."""
 
 _RANK_TOLERANCE = 1e-9
 """Singular values below this share of the scaled table's are 0."""
+
+NO_ROOM: Literal[False] = False
+"""No constants but 0."""
 
 _ZERO = 1e-9
 """Constants that may move by less are fixed."""
@@ -53,6 +58,10 @@ probe, 3 times the first run with 8 probes; and whatever the first run took, as 
 many soft labels: a few seconds' work, so that small problems are hardly ever cut off. The first
 probe decides whether the answer is unique, and takes about as long as the first run did; the others
 only look for a smoother one of several answers."""
+
+_DECODED_CELLS = 2e5
+"""Soft labels of all answers together that are decoded to compare them, two answers at least: rows
+whose soft labels hardly differ take seconds to decode."""
 
 _SAME = 1e-3
 """Converged runs whose soft labels differ by less, relative to their norm, ended at one point."""
@@ -124,6 +133,11 @@ def only_minimizer(F: FloatArray, graph: Graph, bags: Bags) -> bool:
     a polytope around 0; it is 0 alone if a linear function with random coefficients is nowhere in
     it above or below 0. Components that hold a given label, or that nothing reaches, have none.
     """
+    return _room(F, graph, bags) is NO_ROOM
+
+
+def _room(F: FloatArray, graph: Graph, bags: Bags) -> _Constants | Literal[False] | None:
+    """Return the constants per component and class by which minimizers differ from F."""
     n_components, component = graph.components()
     held = np.zeros(n_components, dtype=bool)
     held[component[(bags.given >= 0) | unsupervised_rows(graph, bags)]] = True
@@ -135,13 +149,23 @@ def only_minimizer(F: FloatArray, graph: Graph, bags: Bags) -> bool:
     ).tocsr()
     sums = groups.sum(F)
     above, below = sums - bags.open_lower, bags.open_upper - sums
-    return no_room(Groups(component, n_components).least(F), held, counts, above, below)
+    return room(Groups(component, n_components).least(F), held, counts, above, below)
 
 
 def no_room(
     least: FloatArray, held: BoolArray, counts: Any, above: FloatArray, below: FloatArray
 ) -> bool:
-    """Return whether 0 are the only constants on components that soft labels and bags allow.
+    """Return whether 0 are the only constants that `room` allows, as far as this is known."""
+    return room(least, held, counts, above, below) is NO_ROOM
+
+
+def room(
+    least: FloatArray, held: BoolArray, counts: Any, above: FloatArray, below: FloatArray
+) -> _Constants | Literal[False] | None:
+    """Return the constants on components that soft labels and bags allow.
+
+    These are `NO_ROOM` where 0 are the only ones, and None where a linear program of moderate size
+    does not tell.
 
     Parameters
     ----------
@@ -163,33 +187,52 @@ def no_room(
     np.minimum.at(rise, where, below[within] / size)
     fall, rise = (np.where(held[:, None], 0.0, np.maximum(room, 0.0)) for room in (fall, rise))
     if not ((fall > _ZERO).any(axis=1) & (rise > _ZERO).any(axis=1)).any():
-        return True
+        return NO_ROOM
     across = np.flatnonzero(pieces > 1)
     if max(len(across), n_components) * c > _LARGEST_PROGRAM:
-        return False
-    return _only_zero(counts[across], above[across], below[across], fall, rise)
+        return None
+    constants = _Constants(counts[across], above[across], below[across], fall, rise)
+    direction = np.random.default_rng(0).standard_normal(fall.shape)
+    for sign in (1.0, -1.0):
+        farthest = constants.extreme(sign * direction)
+        if farthest is None:
+            return None
+        if sign * np.vdot(direction, farthest) > _ROOM:
+            return constants
+    return NO_ROOM
 
 
-def _only_zero(
-    counts: AnyArray, above: FloatArray, below: FloatArray, fall: FloatArray, rise: FloatArray
-) -> bool:
-    """Return whether 0 are the only constants per component and class that all bounds allow."""
-    n_components, c = fall.shape
-    lines = sparse.kron(counts, sparse.eye_array(c))
-    whole = sparse.kron(sparse.eye_array(n_components), np.ones((1, c)))
-    coefficients = np.random.default_rng(0).standard_normal(fall.size)
-    for direction in (coefficients, -coefficients):
-        program = linprog(
-            -direction,
-            A_ub=sparse.vstack([lines, -lines]),
-            b_ub=np.maximum(np.concatenate([below.ravel(), above.ravel()]), 0.0),
-            A_eq=whole,
-            b_eq=np.zeros(n_components),
-            bounds=np.column_stack([-fall.ravel(), rise.ravel()]),
-        )
-        if program.status != 0 or -program.fun > _ROOM:
-            return False
-    return True
+class _Constants:
+    """The polytope of constants per component and class that all bounds allow.
+
+    Parameters
+    ----------
+    counts : sparse array of shape (n_bags, n_components)
+        The rows of each bag in each component, of bags in several components.
+    above, below : ndarray of shape (n_bags, n_classes)
+        How far the sums of these bags may fall and rise.
+    fall, rise : ndarray of shape (n_components, n_classes)
+        How far each constant may fall and rise.
+    """
+
+    def __init__(
+        self, counts: AnyArray, above: FloatArray, below: FloatArray, fall: FloatArray, rise: Any
+    ) -> None:
+        n_components, c = self._shape = fall.shape
+        lines = sparse.kron(counts, sparse.eye_array(c))
+        limits = np.concatenate([below.ravel(), above.ravel()])
+        self._program = {
+            "A_ub": sparse.vstack([lines, -lines]),
+            "b_ub": np.maximum(limits, 0.0),
+            "A_eq": sparse.kron(sparse.eye_array(n_components), np.ones((1, c))),
+            "b_eq": np.zeros(n_components),
+            "bounds": np.column_stack([-fall.ravel(), rise.ravel()]),
+        }
+
+    def extreme(self, direction: FloatArray) -> FloatArray | None:
+        """Return the constants farthest in a direction; None where the program was not solved."""
+        program = linprog(-direction.ravel(), **self._program)
+        return np.asarray(program.x).reshape(self._shape) if program.status == 0 else None
 
 
 def probe(
@@ -207,12 +250,20 @@ def probe(
     Only converged runs are compared, by the smoothness of their quota labels, never by true labels.
     When the probes' iterations are spent, those that were not tried are counted in `probes_left`.
     """
-    if first.converged and only_minimizer(first.F, graph, bags):
+    constants = _room(first.F, graph, bags) if first.converged else None
+    if constants is NO_ROOM:
         return replace(first, unique=True)
     n_probes = settings.n_probes
     if n_probes == 0 or not first.converged:
         return first
     rng = np.random.default_rng(0) if rng is None else rng
+    if constants:
+        others = list(_other_minimizers(first, constants, graph, evaluator, n_probes, ranks, rng))
+        # Room of less than the accuracy of soft labels is none.
+        if all(_same_end(first, end, evaluator, settings.tol) for end in others):
+            return replace(first, unique=True, n_starts=1 + len(others), n_probes=n_probes)
+        first = replace(first, n_probes=n_probes)
+        return _smoothest_end(first, [first, *others], graph, bags, ranks)
     unknown = unsupervised_rows(graph, bags)
     share = 1.0 + _SHARE_OF_FIRST * n_probes
     budget = int(max(share * first.n_iter, _CHEAP_CELLS / first.F.size))
@@ -233,12 +284,54 @@ def probe(
     first = replace(first, n_probes=n_probes - probes_left, probes_left=probes_left)
     if len(ends) == 1:
         return first
+    return _smoothest_end(first, ends, graph, bags, ranks)
+
+
+def _smoothest_end(
+    first: Solution, ends: list[Solution], graph: Graph, bags: Bags, ranks: IntArray
+) -> Solution:
+    """Return the one of several answers whose quota labels are the smoothest.
+
+    Of many rows, only those answers are decoded whose soft labels agree most between neighbors.
+    """
+    n_starts = len(ends)
+    most = max(2, int(_DECODED_CELLS // first.F.size))
+    if len(ends) > most:
+        agreement = [-float(np.vdot(end.F, graph.neighbor_mean(end.F))) for end in ends]
+        ends = [ends[k] for k in sorted(np.argsort(agreement, kind="stable")[:most])]
     decode = Quotas(bags, ranks)
     labels = [decode(end.F).labels for end in ends]
     smoothness = [graph.label_smoothness(codes, bags.n_classes) for codes in labels]
     best = ends[smoothest(smoothness)[0]]
-    best = replace(best, n_probes=first.n_probes, probes_left=probes_left)
-    return replace(best, unique=False, n_starts=len(ends))
+    best = replace(best, n_probes=first.n_probes, probes_left=first.probes_left)
+    return replace(best, unique=False, n_starts=n_starts)
+
+
+def _other_minimizers(
+    first: Solution,
+    constants: _Constants,
+    graph: Graph,
+    evaluator: LocalEvaluator,
+    n_probes: int,
+    ranks: IntArray,
+    rng: np.random.Generator,
+) -> Iterator[Solution]:
+    """Return minimizers at random places between the first one and random extreme ones.
+
+    Minimizers differ by constants on components, which are known: no descent is needed. Each
+    component gets the random numbers of its row of lowest rank, whatever the order of the rows.
+    """
+    n_components, component = graph.components()
+    n, c = first.F.shape
+    lowest = np.full(n_components, n)
+    np.minimum.at(lowest, component, ranks)
+    project = evaluator.project
+    for _ in range(n_probes):
+        extreme = constants.extreme(rng.standard_normal((n, c))[lowest])
+        part = rng.random()
+        if extreme is not None:
+            F = project.to_columns(first.F + part * extreme[component])
+            yield replace(first, F=project.from_columns(project(F)))
 
 
 def _same_end(a: Solution, b: Solution, evaluator: LocalEvaluator, tol: float) -> bool:

@@ -206,6 +206,11 @@ class DaskEvaluator:
         gap = math.sqrt(self._weight * sums.gap)
         return Step(point, self._energy(sums), gap, sums.onward, slack)
 
+    def leap(
+        self, state: DescentState[DaskPoint, Extrapolation], threshold: float, most: int
+    ) -> None:
+        """Return none: Newton's method would need a request for each of its many products."""
+
     def sharpened(self, point: DaskPoint) -> DaskPoint:
         """Return the point: propagation through anchors is exact."""
         return point

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -69,6 +69,19 @@ _PATTERNS = {
 """In the order of `ACTIVITIES`; the last is what an interrupted activity looks like."""
 
 
+Sensors = Literal["all", "on/off"]
+"""The sensors of a home: a wrist band, detectors and a light sensor, or on/off sensors alone."""
+
+_SWITCHES = {
+    "door_front": (0, 0, 0, 0.01, 0, 0, 0.03, 0, 0.02),
+    "door_fridge": (0, 0, 0.10, 0.04, 0, 0, 0, 0, 0.06),
+    "stove": (0, 0, 0.25, 0.02, 0, 0, 0, 0, 0),
+    "water": (0, 0.40, 0.06, 0.10, 0, 0, 0, 0, 0.04),
+    "tv_on": (0, 0, 0.03, 0.02, 0, 0.70, 0, 0, 0.04),
+    "computer_on": (0, 0, 0, 0, 0.60, 0.01, 0, 0, 0.04),
+}
+"""How likely a contact or an appliance is on in a minute of each activity of `_PATTERNS`."""
+
 _ROUTINES = {
     "morning": "hygiene 1 10-26, meals 1 12-28",
     "at work": "walk 1 6-20, out 1 400-510, walk 0.8 6-20, out 0.3 30-90",
@@ -105,6 +118,10 @@ class SmartHome:
         - `pir_bedroom` … `pir_hall`: how often each room's detector fired.
         - `light`: log10 lux. `hour`: the time of day at the start, from 0 to 24.
         - `nonwear`: whether the wrist band was off, and its signal flat.
+
+        With `sensors="on/off"`, the first four columns are followed by booleans alone:
+        `motion_bedroom` … `motion_hall`, `door_front`, `door_fridge`, `stove`, `water`, `tv_on`
+        and `computer_on`. Many windows are equal.
     activities : ndarray of shape (n_windows,)
         The truth: what was done in the middle of each window.
     diary : list of dict of str to str
@@ -154,7 +171,12 @@ class SmartHome:
 
 
 def make_smart_home(
-    days: int = 7, participants: int = 3, *, seed: int = 0, minutes: int = 1
+    days: int = 7,
+    participants: int = 3,
+    *,
+    seed: int = 0,
+    minutes: int = 1,
+    sensors: Sensors = "all",
 ) -> SmartHome:
     """Return made-up sensor windows of people at home, what they did, and their diaries.
 
@@ -176,6 +198,9 @@ def make_smart_home(
         Draws all of it; the same seed gives the same data.
     minutes : int, default=1
         The length of a window, a divisor of 60. The days and diaries do not depend on it.
+    sensors : {"all", "on/off"}, default="all"
+        `"on/off"` leaves the band and the light sensor out: motion detectors, doors and appliances
+        were on in a window or not, and few windows differ. The days and diaries are the same.
 
     Returns
     -------
@@ -190,6 +215,10 @@ def make_smart_home(
     [('p1', '2024-03-04'), ('p1', '2024-03-05'), ('p2', '2024-03-04'), ('p2', '2024-03-05')]
     >>> home.diary[0]["sleep"], home.diary[2]["sleep"]
     ('...h...', '')
+
+    >>> home = make_smart_home(days=2, participants=2, minutes=5, sensors="on/off")
+    >>> bool(home.windows["door_front"].any()), "light" in home.windows
+    (True, False)
     """
     whole = {"days": (days, 1), "participants": (participants, 1), "seed": (seed, 0)}
     for name, (value, smallest) in {**whole, "minutes": (minutes, 1)}.items():
@@ -203,6 +232,11 @@ def make_smart_home(
             "The 'minutes' parameter of make_smart_home must be a divisor of 60, such as 1, 5 or "
             f"15. Got {minutes}."
         )
+    if sensors not in get_args(Sensors):
+        raise ValueError(
+            "The 'sensors' parameter of make_smart_home must be 'all' or 'on/off'. "
+            f"Got {sensors!r}."
+        )
     middle = np.arange(minutes // 2, _DAY, minutes)
     columns: list[dict[str, AnyArray]] = []
     done: list[AnyArray] = []
@@ -212,10 +246,13 @@ def make_smart_home(
         for day in range(days):
             rng = np.random.default_rng([seed, participant, day + 1])
             routine = _routine(person, day, rng)
-            columns.append(
-                _names_and_times(participant, day, minutes)
-                | _features(routine, middle, minutes, person, rng)
-            )
+            if sensors == "on/off":
+                # Numbers of its own, so that the days are those of all sensors.
+                rng = np.random.default_rng([seed, participant, day + 1, 1])
+                features = _switches(routine, middle, minutes, person, rng)
+            else:
+                features = _features(routine, middle, minutes, person, rng)
+            columns.append(_names_and_times(participant, day, minutes) | features)
             done.append(routine.activity[middle])
             if (participant, day) != _FORGETS:
                 diary.append(_diary_row(participant, day, routine.activity))
@@ -350,6 +387,25 @@ def _features(
         "hour": hour.round(4),
         "nonwear": off,
     }
+
+
+def _switches(
+    routine: _Routine,
+    middle: IntArray,
+    minutes: int,
+    person: _Person,
+    rng: np.random.Generator,
+) -> dict[str, AnyArray]:
+    """Draw which detectors, doors and appliances were on at least once in each window."""
+    patterns = list(_PATTERNS.values())
+    activity = routine.activity[middle]
+    often = np.array([pattern.interrupted for pattern in patterns])[activity]
+    seen = np.where(rng.random(len(middle)) < often, len(ACTIVITIES), activity)
+    rooms = person.detectors * np.array([pattern.rooms for pattern in patterns])
+    silent = np.column_stack([np.exp(-rooms), 1.0 - np.array(list(_SWITCHES.values())).T])
+    on = rng.random((len(middle), silent.shape[1])) >= silent[seen] ** minutes
+    names = [*(f"motion_{room}" for room in ROOMS), *_SWITCHES]
+    return {name: on[:, k] for k, name in enumerate(names)}
 
 
 def _diary_row(participant: int, day: int, activity: IntArray) -> dict[str, str]:
