@@ -248,6 +248,7 @@ def test_ties_in_time_are_edges_of_the_graph(graph):
     P = propagator(tied, 0.7)
     A = np.eye(40) + 0.7 / 0.3 * (np.diag(W.sum(axis=1)) - W) / P.weights[:, None]
     assert P(V) == pytest.approx(np.linalg.solve(A, V), abs=1e-7)
+    assert P.inverse(V) == pytest.approx(A @ V)
     np.fill_diagonal(W, 0.0)
     assert tied.neighbor_mean(V) == pytest.approx(W @ V / W.sum(axis=1)[:, None])
     assert tied.strengths == pytest.approx(W.sum(axis=1))

@@ -245,8 +245,8 @@ class _SparsePropagator(Propagator):
 
     def inverse(self, F: FloatArray) -> FloatArray:
         """Return P⁻¹ F = A F."""
-        product = np.zeros_like(F)
-        in_threads(lambda part: self._subtract_product(part, F, product), self._parts)
+        product, shared = np.zeros_like(F), self._shared(F)
+        in_threads(lambda part: self._subtract_product(part, F, shared, product), self._parts)
         return np.negative(product, out=product)
 
     @property
