@@ -15,7 +15,7 @@ from sklearn.datasets import load_iris, load_wine
 
 from apportion import AutoLLP, CalibratedLLP, CandidateWarning, InvCal, MeanMap, Totals
 from apportion._utils.groups import Groups
-from apportion.datasets import make_bags, make_xor
+from apportion.datasets import make_bags, make_half_kernel, make_xor
 from apportion.estimators._inductive import InductiveClassifier
 from apportion.model_selection import _calibration as calibration
 from apportion.model_selection._candidate_fits import fold_of_rows, known_without
@@ -290,10 +290,20 @@ def test_few_bags_leave_the_answer_to_lpllp_where_its_labels_are_much_smoother()
     with warnings.catch_warnings():
         warnings.simplefilter("error", CandidateWarning)
         model = AutoLLP(FAST, random_state=0).fit(X, bags=bags, proportions=totals)
-    assert model.weights_["lpllp"] == 1
-    assert (model.transduction_ == model.candidates_["lpllp"].transduction_).all()
+    (alone,) = model.candidates_
+    assert alone in ("lpllp", "lpllp-unscaled")
+    assert (model.transduction_ == model.candidates_[alone].transduction_).all()
     assert (model.transduction_ == y).all()
     assert "answers alone" in model.candidate_report_.reason
+
+
+def test_few_bags_try_the_features_as_they_are():
+    X, y = make_half_kernel(120, random_state=3)
+    bags, totals = make_bags(X, y, proportions=[0.6, 0.4, 0.5], random_state=3)
+    model = AutoLLP(FAST, random_state=0).fit(X, bags=bags, proportions=totals)
+    assert model.weights_["lpllp-unscaled"] == 1
+    assert (model.transduction_ == y).mean() > 0.99
+    assert (model.predict(X) == y).mean() > 0.9
 
 
 # Contract

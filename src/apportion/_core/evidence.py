@@ -89,10 +89,18 @@ class Refinement:
 
         False where this was not looked at, because there are more bags or classes.
         """
+        return self.gain >= _MEANT
+
+    @property
+    def gain(self) -> float:
+        """How much of the smoothness that labels under drawn totals lack the labels have.
+
+        0 where this was not looked at.
+        """
         if "drawn totals" not in self.smoothness:
-            return False
+            return 0.0
         reached = self.smoothness["random starts" if self.taken else "solution"]
-        return _much_smoother(reached, self.smoothness["drawn totals"])
+        return _gain(reached, self.smoothness["drawn totals"])
 
 
 def refine_from_random_starts(
@@ -218,7 +226,7 @@ def _smoothness_of_drawn_totals(
 def _against_drawn_totals(smoothness: dict[str, float]) -> Refinement:
     """Return whether the given totals admit much smoother labels than totals drawn at random do."""
     reached, drawn = smoothness["random starts"], smoothness["drawn totals"]
-    taken = _much_smoother(reached, drawn)
+    taken = _gain(reached, drawn) >= _MEANT
     verdict = "and the totals support them" if taken else "but the totals do not support them"
     why = (
         f"labels from random starts are smoother, {verdict}: smoothness {reached:.3f}, under "
@@ -228,9 +236,9 @@ def _against_drawn_totals(smoothness: dict[str, float]) -> Refinement:
     return Refinement(taken, why, smoothness)
 
 
-def _much_smoother(reached: float, drawn: float) -> bool:
+def _gain(reached: float, drawn: float) -> float:
     lacked = 1.0 - drawn
-    return bool(reached - drawn >= _MEANT * lacked and lacked > _ANYTHING)
+    return (reached - drawn) / lacked if lacked > _ANYTHING else 0.0
 
 
 # Drawn totals must differ from bag to bag as much as the given ones, or bags of very different

@@ -113,8 +113,9 @@ class LPLLP(GraphClassifier):
         tells how often the activity changes and how many labels flicker. The more they flicker, the
         stronger the ties; they are left out if hardly any does.
     n_probes : int, default=8
-        The largest number of random starts to compare if the totals may admit several solutions.
-        If the solution is known to be unique, no start is tried. All starts together take at most
+        The largest number of other solutions to compare if the totals may admit several. If the
+        solution is known to be unique, none is. Most are known without another descent; where the
+        problem is too large for that, random starts are tried, which together take at most
         (1 + n_probes / 4) times the iterations of the first run, or 2·10⁷ / (n_samples · n_classes)
         if that is more. A warning is given if this limit stops them.
     stop : {"converged", "settled"}, default="converged"
