@@ -48,7 +48,7 @@ from natural import DATA
 from result_summary import cells_of, draw_reliability, print_failures
 from results import ResultFile, Row, Task, add_options, current, named, run
 
-CONTEXT, TIME = f"{SUPERVISED}, context", ", time"
+CONTEXT, TIME, DECODED = f"{SUPERVISED}, context", ", time", " and decoding"
 REACH = 5
 """Windows before and after that "supervised, context" sees."""
 
@@ -72,12 +72,17 @@ def auto(candidates: Any, seed: int) -> Any:
     return AutoLLP(candidates, random_state=seed)
 
 
+def auto_along_time(candidates: Any, seed: int) -> Any:
+    return auto(candidates, seed).set_params(decode="sequence")
+
+
 BASELINES = (MAJORITY, SUPERVISED, CONTEXT)
 METHODS = {
     "LPLLP": Method(lpllp),
     f"LPLLP{TIME}": Method(lpllp, in_time=True),
     "AutoLLP": Method(auto),
     f"AutoLLP{TIME}": Method(auto, in_time=True),
+    f"AutoLLP{TIME}{DECODED}": Method(auto_along_time, in_time=True),
 }
 """What learns from totals. A name with `TIME` is compared with the one without."""
 
@@ -249,7 +254,7 @@ def print_differences(rows: Sequence[Row]) -> None:
     cells = list(cells_of(rows).values())
     names = [name for name in dict.fromkeys(row["method"] for row in rows) if TIME in name]
     for name in names:
-        plain = name.replace(TIME, "")
+        plain = name.replace(TIME, "").replace(DECODED, "")
         both = [(cell[plain], cell[name]) for cell in cells if plain in cell and name in cell]
         if both:
             print_difference(name, both)

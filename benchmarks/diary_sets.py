@@ -140,13 +140,11 @@ def week(
     """Return a made-up week of three people, their days as bags; recordings go through midnight."""
     from apportion.datasets import make_smart_home
 
-    home = make_smart_home(7, 3, seed=seed, minutes=minutes)
+    sensors = "on/off" if on_off else "all"
+    home = make_smart_home(7, 3, seed=seed, minutes=minutes, sensors=sensors)
     who, start, y = home.windows["participant"], home.windows["start"], home.activities
     seen = [name for name in home.windows if name not in NOT_SEEN]
     X = np.column_stack([home.windows[name] for name in seen]).astype(float)
-    if on_off:
-        switches = [name for name in seen if not name.startswith("acc_")]
-        X = np.column_stack([switched(name, home.windows[name]) for name in switches])
     day = start.astype("M8[D]")
     bags = np.char.add(np.char.add(who, " "), day.astype(str))
     short = is_short(y, who, 15 // minutes)
@@ -158,11 +156,6 @@ def week(
     # Of fewer than five bags AutoLLP holds none out: a week of minutes, 10,080 rows, is the least.
     kept = whole(order, max(most, 7 * 1440 // minutes))
     return exact(X, y, bags, kept, bags, start, who, short)
-
-
-def switched(name: str, values: Any) -> Any:
-    """Return 1 where a motion detector fired, or where there is more light than usual."""
-    return (values > (np.median(values) if name == "light" else 0)).astype(float)
 
 
 def outside_gaps(n: int, minutes: int, seed: int) -> Any:

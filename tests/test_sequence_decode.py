@@ -16,7 +16,7 @@ from apportion._core.chain import Chain
 from apportion._core.decode import bag_counts, quota
 from apportion._core.episode_moves import TimeLabels
 from apportion._core.episode_search import improve, settle
-from apportion._core.sequence_decode import decode_along_time, learned_cost
+from apportion._core.sequence_decode import decode_along_time
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.sequences import Sequences
 from apportion.exceptions import InputError
@@ -151,7 +151,6 @@ def test_permuting_rows_bags_and_classes_permutes_the_labels(seed, cost):
     again = decode_along_time(F[rows], bags.take(rows, ids), ranks[rows], moved, cost)
     np.testing.assert_array_equal(again.labels, labels[rows])
     np.testing.assert_array_equal(again.tied, tied[rows])
-    assert learned_cost(F[rows], moved) == pytest.approx(learned_cost(F, sequences))
 
     classes = rng.permutation(c)
     position = np.append(np.argsort(classes), -1)
@@ -358,48 +357,3 @@ def test_a_cost_that_is_none_is_refused(cost):
     F, bags, sequences = _problem(0)
     with pytest.raises(InputError, match="the cost per change: found"):
         decode_along_time(F, bags, np.arange(len(F)), sequences, cost)
-
-
-def _simulated(n, rate, noise, seed=0):
-    rng = np.random.default_rng(seed)
-    fresh = rng.random(n) < rate
-    fresh[0] = True
-    labels = rng.integers(0, 3, n)[np.flatnonzero(fresh)[np.cumsum(fresh) - 1]]
-    logits = noise * rng.normal(size=(n, 3)) + noise**2 * np.eye(3)[labels]
-    F = np.exp(logits)
-    return F / F.sum(axis=1, keepdims=True)
-
-
-@pytest.mark.parametrize("rate", [0.02, 0.1, 0.3])
-def test_the_cost_is_that_of_the_chain_that_made_the_data(rate):
-    week = Sequences.of(np.arange(5000.0), np.zeros(5000, int))
-    cost = learned_cost(_simulated(5000, rate, 2.0), week)
-    assert cost == pytest.approx(np.log((1 - rate) / rate), abs=0.25)
-
-
-def test_the_cost_is_the_most_likely_one():
-    """Checked against the likelihood by all paths, on a grid."""
-    F = np.array([[0.95, 0.05]] * 3 + [[0.1, 0.9]] * 4)
-    shares = np.exp(_scores(F))
-    overall = shares.mean(axis=0)
-
-    def likelihood(cost):
-        draw = np.append(1.0, np.full(6, 1.0 / (1.0 + np.exp(cost))))
-        return reference.chain_posterior(shares / overall, 1.0 - draw, draw, overall)[2]
-
-    grid = np.linspace(-2.0, 3.0, 101)
-    best = grid[np.argmax([likelihood(cost) for cost in grid])]
-    week = Sequences.of(np.arange(7.0), np.zeros(7, int))
-    assert best > 0
-    assert learned_cost(F, week) == pytest.approx(best, abs=0.06)
-
-
-def test_the_cost_without_neighbors_or_evidence():
-    F = _simulated(400, 0.1, 2.0)
-    assert learned_cost(F, Sequences.of(np.zeros(400), np.arange(400))) == 0.0
-    assert learned_cost(np.ones((400, 1)), Sequences.of(np.arange(400.0), np.zeros(400, int))) == 0
-    alike = np.eye(3)[np.zeros(50, int)]
-    assert 0 <= learned_cost(alike, Sequences.of(np.arange(50.0), np.zeros(50, int))) < np.inf
-    independent = _simulated(3000, 1.0, 2.0)
-    week = Sequences.of(np.arange(3000.0), np.zeros(3000, int))
-    assert learned_cost(independent, week) < 0.3

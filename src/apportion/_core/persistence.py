@@ -14,6 +14,9 @@ _LEAST = 1e-9
 """No probability is taken to be smaller, so that no row forbids a class to those around it."""
 
 
+_LEAST_CHANGE = 1e-3
+"""No activity is taken to change less often."""
+
 _LEAST_STEPS = 30
 """With fewer pairs of steps, it is not known how often labels change."""
 
@@ -36,8 +39,8 @@ class Persistence(NamedTuple):
     @property
     def cost(self) -> float:
         """The cost of a change, in units of the logarithms of a row's own probabilities."""
-        stay = max(1.0 - self.change, _LEAST)
-        return max(float(np.log(stay / max(self.change, _LEAST))), 0.0) / self.trust
+        change = min(max(self.change, _LEAST_CHANGE), 1.0 - _LEAST_CHANGE)
+        return max(float(np.log((1.0 - change) / change)), 0.0) / self.trust
 
 
 class Flicker(NamedTuple):
@@ -53,6 +56,11 @@ class Flicker(NamedTuple):
 
     change: float
     flicker: float
+
+    @property
+    def cost(self) -> float:
+        """The cost of a change along time: the log-odds that the activity stays."""
+        return Persistence(self.change).cost
 
 
 # If an activity stays with probability 1 - c from step to step, and a share e of the labels is

@@ -31,16 +31,6 @@ _SMALL = 20_000
 """Up to so many rows × classes, swaps also start from quota labels. That is best for one in some
 hundred problems of a few rows; on three made-up weeks it never was."""
 
-_EM_STEPS, _EM_TOLERANCE = 50, 1e-3
-"""Steps for the cost, and the change of it at which they end; about eight are made."""
-
-_N_STRETCHES, _STRETCH = 100, 1000
-"""The cost is learned from so many stretches of so many rows, where there are more in all: one
-parameter needs no more."""
-
-_LEAST_DRAWS = 0.5
-"""The fresh draws that are assumed where none is seen: the cost stays finite."""
-
 
 def decode_along_time(
     F: FloatArray,
@@ -78,7 +68,7 @@ def decode_along_time(
     sequences : Sequences
         The rows in the order of time.
     cost : float
-        The cost of a change at a usual step; see `learned_cost`. 0 gives quota labels by log F.
+        The cost of a change at a usual step; see `Flicker.cost`. 0 gives quota labels by log F.
     most_episodes : ndarray of shape (n_bags, n_classes), optional
         The most episodes of a class that begin in a bag; NaN or inf = not known. Where there are
         more, short episodes are merged with others or moved beside them as long as swaps within the
@@ -106,71 +96,6 @@ def decode_along_time(
     labels[sequences.order] = state.labels
     tied[sequences.order] = swappable(state, len(problem.dual.quotas)) & (problem.given < 0)
     return Decoding(labels, tied)
-
-
-def learned_cost(F: FloatArray, sequences: Sequences) -> float:
-    """Return the cost per change that makes the soft labels most likely.
-
-    Assumed is a Markov chain along each recording: at a usual step the class is kept with
-    probability 1 - r, and with probability r it is drawn afresh from the overall shares π (the mean
-    of F); a gap of g usual steps is g steps. Rows are independent given their classes, and F are
-    their posteriors under π: row i has the likelihood F[i, h] / π_h. Expectation-maximization
-    (Baum & Welch) finds r, from the steps that are not longer than usual.
-
-    The score log F[i, h] of `decode_along_time` has log π_h in it, which is what a fresh draw pays
-    for its class. What is left are the odds of no draw: the cost is log((1 - r) / r), at least 0.
-
-    Soft labels of neighbors in time that share their errors look like episodes, and make the cost
-    larger.
-
-    Parameters
-    ----------
-    F : ndarray of shape (n_samples, n_classes)
-        Soft labels.
-    sequences : Sequences
-        The rows in the order of time.
-
-    Returns
-    -------
-    cost : float
-        The cost, 0 if no row follows another.
-
-    Examples
-    --------
-    >>> days = Sequences.of(np.arange(200.0), np.zeros(200, dtype=int))
-    >>> F = np.eye(2)[np.arange(200) // 20 % 2] * 0.6 + 0.2
-    >>> round(learned_cost(F, days), 1)
-    2.3
-    """
-    shares = np.exp(_log_scores(F))
-    if not (sequences.closeness == 1.0).any() or F.shape[1] < 2:
-        return 0.0
-    overall = shares.mean(axis=0)
-    rows, closeness = _stretches(sequences)
-    likelihoods, chain = shares[rows] / overall, Chain(len(rows))
-    begins, usual = closeness == 0.0, closeness == 1.0
-    steps = 1.0 / np.where(begins, 1.0, closeness)
-    log_odds = 0.0
-    for _ in range(_EM_STEPS):
-        log_keep = -np.logaddexp(0.0, -log_odds)
-        stay = np.where(begins, 0.0, np.exp(log_keep * steps))
-        fresh = chain.posterior(likelihoods, stay, 1.0 - stay, overall).fresh[usual]
-        drawn = max(float(fresh.sum()), _LEAST_DRAWS)
-        last, log_odds = log_odds, float(np.log(max(len(fresh) - drawn, _LEAST_DRAWS) / drawn))
-        if abs(log_odds - last) < _EM_TOLERANCE:
-            break
-    return max(log_odds, 0.0)
-
-
-def _stretches(sequences: Sequences) -> tuple[IntArray, FloatArray]:
-    """Return the rows and closeness of all rows, or of many that spread over all recordings."""
-    n = len(sequences.order)
-    if n <= _N_STRETCHES * _STRETCH:
-        return sequences.order, sequences.closeness
-    starts = np.linspace(0, n - _STRETCH, _N_STRETCHES).astype(np.intp)
-    closeness = sequences.closeness[(listed := starts[:, None] + np.arange(_STRETCH))]
-    closeness[:, 0] = 0.0
-    return sequences.order[listed.ravel()], closeness.ravel()
 
 
 def _log_scores(F: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from apportion._core.descent import Settings, Solution
 from apportion._core.evidence import Refinement, refine_from_random_starts
 from apportion._core.persistence import flicker_of
 from apportion._core.refine import refine
-from apportion._core.sequence_decode import decode_along_time, learned_cost
+from apportion._core.sequence_decode import decode_along_time
 from apportion._core.solve import solve
 from apportion._core.uniqueness import unsupervised_rows
 from apportion._core.warn import warn_of_graph, warn_of_solution, warn_of_unsupervised_rows
@@ -76,7 +76,7 @@ class LPLLP(GraphClassifier):
     decode : {"quota", "threshold", "sequence"}, default="quota"
         `"quota"` gives every bag exactly its counts; `"threshold"` gives every row its most likely
         class; `"sequence"`, which needs times, keeps the counts and pays for every change of label
-        within a recording, as much as the soft labels themselves suggest. Prefer quota when totals
+        within a recording, the more the longer activities last. Prefer quota when totals
         are exact, threshold when they are rough or when the classes overlap so much that counts
         force wrong labels.
     refine : bool, default=True
@@ -315,7 +315,7 @@ class LPLLP(GraphClassifier):
         along_time = None
         if self.decode == "sequence" and in_time is not None:
             report_progress("decoding along time")
-            cost = learned_cost(solution.F, in_time)
+            cost = flicker_of(labels.labels, in_time).cost
             along_time = decode_along_time(solution.F, matched, ranks, in_time, cost)
         self._keep(matched, graph, solution.F, labels, along_time=along_time)
         return self

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from apportion._core.decode import Decoding, threshold
+from apportion._core.persistence import flicker_of
 from apportion._core.projection import reconcile
 from apportion._core.sequence_decode import decode_along_time
 from apportion._io.archive import Stored
@@ -287,9 +288,11 @@ class WeighingClassifier(BagClassifier):
         self, X: FloatArray, P: FloatArray, bags: Bags, in_order: Sequences
     ) -> Decoding:
         """Return labels that keep the counts and pay for changes as often as activities last."""
-        cost = 0.0 if self._in_time is None else self._in_time.persistence.cost
-        ranks = hash_ranks(X, len(X))
-        return decode_along_time(reconcile(P, bags), bags, ranks, in_order, cost)
+        F = reconcile(P, bags)
+        cost = flicker_of(self._quota(X, F, bags).labels, in_order).cost
+        if self._in_time is not None:
+            cost = max(cost, self._in_time.persistence.cost)
+        return decode_along_time(F, bags, hash_ranks(X, len(X)), in_order, cost)
 
     def _soft_labels(self, X: Any) -> FloatArray:
         if self._shares is not None:
