@@ -222,9 +222,16 @@ function describeGiven(bags, k, label) {
   return high - low < 0.01 ? amount(low) : `${amount(low)} to ${amount(high)}`;
 }
 
+function describeEpisodes(bags, k, label) {
+  if (!bags.episodes) return "";
+  const n = bags.episodes[k][label];
+  const given = bags.said ? bags.said[k][label] : null;
+  return `, ${n} episode${n === 1 ? "" : "s"}${given === null ? "" : ` (said ${given})`}`;
+}
+
 function describeTotals(k, label) {
   const bags = report.bags;
-  return `${shortened(bags.names[k], LONGEST_NAME)}, ${shortened(classes[label].name, LONGEST_NAME)}: given ${describeGiven(bags, k, label)}, assigned ${amount(bags.assigned[k][label])}`;
+  return `${shortened(bags.names[k], LONGEST_NAME)}, ${shortened(classes[label].name, LONGEST_NAME)}: given ${describeGiven(bags, k, label)}, assigned ${amount(bags.assigned[k][label])}${describeEpisodes(bags, k, label)}`;
 }
 
 function drawTotalsInTime(lanes, all) {
