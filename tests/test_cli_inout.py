@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from apportion.labeling._episodes import bag_codes
 from apportion.labeling.rows import Supervision, label_rows
-from apportion.report._labeled import bag_codes
 from apportion.supervision.totals import Totals
 from command_line import KNOWN, cells_of, day_files, done, refused, table, windows, write
 

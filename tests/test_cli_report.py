@@ -283,6 +283,27 @@ def test_labels_corrected_by_hand_change_the_totals():
     assert "keeps its totals" in verdict("page.html")
 
 
+def test_a_report_from_files_counts_the_episodes_of_the_run():
+    """Also where a label was corrected to an activity that the diary says never happened."""
+    write("windows.csv", windows())
+    days = "p1,2024-03-04,2 × 4h,16,0\np1,2024-03-05,6,18,0\n"
+    write("diary.csv", f"participant,date,sleep,out,nap\n{days}")
+    done("label", "windows.csv", "--diary", "diary.csv", "-o", "l.csv", "--report", "r.html", "-q")
+    of_run = document("r.html")["bags"]
+    assert of_run["said"] == [[None, 2], [None, None]]
+    again = report("windows.csv", ("--diary", "diary.csv"), "l.csv")["bags"]
+    assert (again["episodes"], again["said"]) == (of_run["episodes"], of_run["said"])
+    corrected = cells_of(Path("l.csv").read_text())
+    last = max(k for k, row in enumerate(corrected) if row["label"] == "out")
+    corrected[last]["label"] = "nap"
+    names = ("participant", "start", "label")
+    write("c.csv", table(**{name: [row[name] for row in corrected] for name in names}))
+    page = report("windows.csv", ("--diary", "diary.csv"), "c.csv")
+    assert [one["name"] for one in page["classes"]] == ["nap", "out", "sleep"]
+    assert page["bags"]["said"] == [[None, None, 2], [None, None, None]]
+    assert [row[0] for row in page["bags"]["episodes"]] == [0, 1]
+
+
 def test_a_file_of_labels_needs_nothing_but_labels(rows):
     done("label", "rows.csv", *KNOWN, "-o", "labels.csv", "--report", "page.html")
     answer = cells_of(Path("labels.csv").read_text())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +106,52 @@ def test_a_diary_with_rules_and_one_graph_for_each(tmp_path):
     assert len(labeled.models) == 2
     assert any(str(rule).startswith("graphs='each': every participant") for rule in labeled.rules)
     assert labeled.episodes().column_names[-4:] == ["end", "label", "minutes", "confidence"]
+
+
+def slow_episodes(table):
+    """Count the episodes of hourly windows by day and label, row by row."""
+    counts, before = Counter(), None
+    for row in sorted(table.to_pylist(), key=lambda row: (row["participant"], row["start"])):
+        goes_on = (
+            before is not None
+            and (before["participant"], before["label"]) == (row["participant"], row["label"])
+            and row["start"] - before["end"] <= timedelta(hours=1)
+        )
+        if row["label"] is not None and not goes_on:
+            counts[f"{row['participant']} {row['start']:%Y-%m-%d}", row["label"]] += 1
+        before = row
+    return counts
+
+
+def test_the_summary_counts_episodes_beside_those_of_the_diary(tmp_path):
+    home = make_smart_home(3, 2, minutes=60)
+    home.write(tmp_path)
+    windows, diary = pyarrow.csv.read_csv("windows.csv"), pyarrow.csv.read_csv("diary.csv")
+    order = np.random.default_rng(0).permutation(windows.num_rows)
+    windows = windows.take(order[: -windows.num_rows // 9])  # some hours are missing
+    said = {"p1 2024-03-04": 4, "p2 2024-03-05": 2}
+    entries = diary.to_pylist()
+    for entry in entries:
+        entry["tv times"] = said.get(f"{entry['participant']} {entry['date']}")
+    labeled = label_table(windows, diary=entries, method="mean-map", abstain_below=0.2)
+    summary, expected = labeled.summary, slow_episodes(labeled.to_arrow())
+    assert any(label is None for label in labels_of(labeled.table))
+    names = summary["classes"]
+    for bag in summary["bags"]:
+        assert bag["episodes"] == {name: expected[bag["bag"], name] for name in names}
+        given = said.get(bag["bag"])
+        assert bag.get("episodes_given") == (None if given is None else {"tv": given})
+    bags = {bag["bag"] for bag in summary["bags"]}
+    for name in names:
+        assert summary["episodes"][name] == sum(expected[bag, name] for bag in bags)
+    assert summary["episodes_given"] == {"tv": 6}
+    assert summary["episodes_where_given"] == {"tv": sum(expected[b, "tv"] for b in said)}
+    assert 0 < summary["episodes_where_given"]["tv"] < summary["episodes"]["tv"]
+
+
+def test_rows_without_times_have_no_episodes(rows):
+    summary = label_table(pa.table(rows), bags="day", proportions=TOTALS).summary
+    assert not [key for key in (*summary, *summary["bags"][0]) if "episodes" in key]
 
 
 def test_windows_and_a_diary_as_dataframes(tmp_path):

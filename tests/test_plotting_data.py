@@ -15,7 +15,7 @@ from scipy import sparse
 
 from apportion import AnchorGraph, KNNGraph, PrecomputedGraph, RBFGraph
 from apportion.plotting._palette import NO_LABEL, class_styles
-from apportion.plotting._segments import timeline_of
+from apportion.plotting._segments import episodes_per_bag, timeline_of
 from apportion.plotting._window_times import DAY, SECOND, Times, times_of_diary
 from apportion.report._row_map import MOST_ROWS, N_NEIGHBORS, map_of_graph
 from apportion.supervision.diary import diary_bags
@@ -210,6 +210,26 @@ def test_permuting_rows_changes_no_segment(recording, chance):
         timeline_of(mixed, labels[order], sure[order], **few),
     )
     assert segments(one) == segments(other)
+
+
+@given(recordings())
+@settings(max_examples=150)
+def test_episodes_count_in_the_bag_that_they_begin_in(recording):
+    times, labels, _ = recording
+    hours = times.starts // (3600 * SECOND)
+    bags = hours % 4 - 1  # -1: in no bag
+    usual = np.median(times.ends - times.starts)
+    names = times.participants if times.participants is not None else [""] * len(labels)
+    expected = np.zeros((3, 3), dtype=int)
+    for name in set(names):
+        before, reached = -1, -np.inf
+        mine = [row for row in range(len(labels)) if names[row] == name]
+        for row in sorted(mine, key=lambda r: (times.starts[r], times.ends[r], labels[r])):
+            goes_on = labels[row] == before and times.starts[row] - reached <= usual
+            if labels[row] >= 0 and not goes_on and bags[row] >= 0:
+                expected[bags[row], labels[row]] += 1
+            before, reached = labels[row], max(reached, times.ends[row])
+    np.testing.assert_array_equal(episodes_per_bag(times, labels, bags, (3, 3)), expected)
 
 
 @given(recordings())

@@ -528,7 +528,8 @@ def tab_to(page, selector, place=0):
 
 def column(page, place):
     found = texts(page, f"#bag-table tbody tr > :nth-child({place + 1})")
-    return [float(text.split()[-1].replace(",", "")) for text in found] if place else found
+    numbers = [re.sub(r".*→ | \d+ ×.*|,", "", text) for text in found]
+    return list(map(float, numbers)) if place else found
 
 
 def test_a_table_is_sorted_up_and_then_down(days):
@@ -1131,6 +1132,33 @@ def test_plots_of_a_diary_speak_of_entries(browser, folder):
             assert "of entry " in detail[0]
             assert any("entry x" in text for text in hover)
             assert not [text for text in detail if re.search(r"\bbag", text, re.IGNORECASE)]
+
+
+def test_episodes_stand_beside_what_the_diary_says(browser, folder):
+    """Two days of hours: asleep goes on over midnight, and counts in the first."""
+    hours = np.arange(48) * 3600 * SECOND
+    times = Times(hours, hours + 3600 * SECOND)
+    labels = np.repeat([1, 0, 1, 0, 1, 0], [6, 4, 2, 8, 10, 18])
+    said = np.array([[np.nan, 2.0], [3.0, 0.0]])
+    bags = np.repeat([0, 1], 24)
+    data = made_up(labels, bags, times=times, given_episodes=said, bag_word="entry")
+    with opened(browser, write_page(data, folder / "episodes.html")) as found:
+        page = found.page
+        assert texts(page, "#bag-table tbody td .episodes") == ["2 ×", "3 ×, said 2", "1 ×, said 3"]
+        assert texts(page, "#bag-table tbody td")[3] == "12 → 12 3 ×, said 2"
+        table = [texts(page, f"#episode-table tbody tr:nth-child({k}) > *") for k in (1, 2)]
+        assert table == [["awake", "3", "3", "1"], ["asleep", "3", "2", "3"]]
+        hover = page.evaluate("plots.get('totals').flatMap((trace) => trace.hovertext)")
+        assert "bag 0, asleep: given 12 h, assigned 12 h<br>3 episodes (said 2)" in hover
+        assert "bag 0, awake: given 12 h, assigned 12 h<br>2 episodes" in hover
+        assert "bag 1, awake: given 18 h, assigned 18 h<br>1 episode (said 3)" in hover
+        assert not found.complaints
+    nothing_said = replace(data, given_episodes=None)
+    with opened(browser, write_page(nothing_said, folder / "found.html")) as found:
+        assert texts(found.page, "#episode-table thead th") == ["Class", "Found"]
+        assert "said" not in texts(found.page, "#bags")[0]
+    with opened(browser, write_page(replace(data, times=None), folder / "no.html")) as found:
+        assert found.page.locator("#episode-table, .episodes").count() == 0
 
 
 def test_the_chosen_bar_has_a_frame(days):

@@ -16,6 +16,7 @@ import numpy as np
 from apportion._io.file_kinds import require_file
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import PARAMETERS, Advice, FileError, Names, counted, hint, rendered
+from apportion.labeling._episodes import EpisodeCounts
 from apportion.labeling._methods import (
     accuracy_of,
     candidates_in,
@@ -156,8 +157,12 @@ def run_summary(
     abstain_below: float | None = None,
     command: str = "",
     method: str = "",
+    episodes: EpisodeCounts | None = None,
 ) -> dict[str, Any]:
     """Return what was found, and how: rows, bags, methods, models, rules and notes.
+
+    If times are known, each of `bags` has the `episodes` that begin in it, by class, and the
+    `episodes_given` that a diary tells of; beside `assigned` stand those of all bags together.
 
     With several participants, `candidates` and `estimated_accuracy` are about all of them; those
     of each are in `models`.
@@ -175,6 +180,7 @@ def run_summary(
                 for h, name in enumerate(classes)
             },
             "assigned": {name: int(assigned[k, h]) for h, name in enumerate(classes)},
+            **({} if episodes is None else episodes.of_bag(k, classes)),
         }
         for k, bag in enumerate(report.ids)
     ]
@@ -199,6 +205,7 @@ def run_summary(
         "classes": classes,
         "decode": report.decode,
         "assigned": of_rows["assigned"],
+        **({} if episodes is None else episodes.of_all(classes)),
         "confidence": of_rows["confidence"],
         "abstain_below": abstain_below,
         "labelled_share": of_rows["labelled_share"],

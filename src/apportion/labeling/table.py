@@ -20,6 +20,7 @@ from apportion.exceptions import (
     SupervisionError,
     hint,
 )
+from apportion.labeling._episodes import episodes_in_table
 from apportion.labeling._features import TableFeatures, learn_features, missing_notes
 from apportion.labeling._methods import name_of_method, resolved_method
 from apportion.labeling._output_tables import episodes_table, labeled_table, written_times
@@ -396,9 +397,10 @@ def label_supervised(
     )
     wanted = {*task.roles, *features.ids_and_times, task.ids}
     columns = task.rows.table.column_names
+    episodes = episodes_in_table(labels, labels.report, task)
     return LabeledTable(
         labels,
-        run_summary(labels, task.rules, notes, abstain_below, command, method),
+        run_summary(labels, task.rules, notes, abstain_below, command, method, episodes),
         notes,
         task.rows,
         recipe,

@@ -33,6 +33,8 @@ class Segments:
         Its class, as a position; -1 where its windows have no label.
     n_samples : ndarray of shape (n_segments,)
         The number of its windows.
+    first : ndarray of shape (n_segments,)
+        The window that it begins with, as a position among all windows.
     confidence, lowest : ndarray of shape (n_segments,)
         The mean and the smallest confidence of its windows; NaN without a label.
     """
@@ -42,6 +44,7 @@ class Segments:
     end: AnyArray
     label: IntArray
     n_samples: IntArray
+    first: IntArray
     confidence: FloatArray
     lowest: FloatArray
 
@@ -188,6 +191,41 @@ def episodes_of(times: Times, labels: IntArray, confidence: FloatArray) -> Episo
     return Episodes(**vars(runs), participant=[participants[k] for k in runs.lane])
 
 
+def episodes_per_bag(
+    times: Times, labels: IntArray, bags: IntArray, shape: tuple[int, int]
+) -> IntArray:
+    """Return how many episodes of each class begin in each bag.
+
+    An episode that extends over midnight belongs to one bag only, the one that it begins in.
+
+    Parameters
+    ----------
+    times, labels
+        As in `timeline_of`.
+    bags : ndarray of shape (n_samples,)
+        Bags, as positions; -1 = in no bag. Episodes that begin there are not counted.
+    shape : tuple of int
+        The number of bags and of classes.
+
+    Returns
+    -------
+    ndarray of shape (n_bags, n_classes)
+
+    Examples
+    --------
+    >>> hours = np.array([22, 23, 24, 25, 26]) * 3600 * SECOND
+    >>> times = Times(hours, hours + 3600 * SECOND)
+    >>> days, labels = np.array([0, 0, 1, 1, 1]), np.array([1, 0, 0, 1, 0])
+    >>> episodes_per_bag(times, labels, days, (2, 2)).tolist()
+    [[1, 1], [1, 1]]
+    """
+    episodes = episodes_of(times, labels, np.zeros(len(labels)))
+    bag, label = bags[episodes.first], episodes.label
+    counts = np.zeros(shape, dtype=np.intp)
+    np.add.at(counts, (bag[bag >= 0], label[bag >= 0]), 1)
+    return counts
+
+
 def extents(
     group: IntArray, start: AnyArray, end: AnyArray, n_groups: int
 ) -> tuple[FloatArray, FloatArray]:
@@ -219,7 +257,8 @@ def _windows(
     """Return every window as a segment of its own."""
     confidence = np.where(labels < 0, np.nan, confidence)
     ones = np.ones(len(lane), dtype=np.intp)
-    return Segments(lane, start, end, labels, ones, confidence, confidence)
+    rows = np.arange(len(lane))
+    return Segments(lane, start, end, labels, ones, rows, confidence, confidence)
 
 
 def _take(segments: Segments, which: AnyArray) -> Segments:
@@ -263,6 +302,7 @@ def _slots(windows: Segments, first: FloatArray, slot: FloatArray) -> Segments:
         start + slot[lane],
         label,
         counts.sum(axis=1),
+        windows.first[order[cuts]],
         np.add.reduceat(confidence, cuts) / counts.max(axis=1),
         np.minimum.reduceat(confidence, cuts),
     )
@@ -282,6 +322,7 @@ def _merged(parts: Segments, gaps: BoolArray) -> Segments:
         np.maximum.reduceat(parts.end, first),
         parts.label[first],
         n_samples,
+        parts.first[first],
         np.add.reduceat(parts.confidence * parts.n_samples, first) / n_samples,
         np.minimum.reduceat(parts.lowest, first),
     )

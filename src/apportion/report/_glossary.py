@@ -46,6 +46,8 @@ def glossary(bag: str = "bag", *, calibrated: bool = False) -> dict[str, str]:
         "totals, the larger it is",
         "quota": f"every {bag} gets as many rows of each class as its totals say",
         "threshold": "every row gets the class of its largest mass, whatever the totals say",
+        "episode": "a run of rows that follow each other in time and have one label; it counts in "
+        f"the {bag} that it begins in",
         "off totals": f"rows that would have to change class for their {bag} to meet its totals",
         "information index": "how well the totals tell classes apart, from 0, where they stand in "
         f"the same ratio in every {bag}, to 1, where no {bag} has more than one of them",

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from apportion._io.identifiers import plain_name
-from apportion._utils.typing import AnyArray, IntArray
 from apportion.bag_report import BagReport
 from apportion.exceptions import PARAMETERS, Names, rendered
 from apportion.graphs import Graph, choose_graph
+from apportion.labeling._episodes import bag_codes, given_episodes
 from apportion.labeling._features import TableFeatures
 from apportion.labeling._methods import graph_in
 from apportion.labeling._saved_labels import assess_saved
@@ -171,17 +171,8 @@ def _contents(
         rules=tuple(rendered(rule, names) for rule in task.rules),
         notes=tuple(dict.fromkeys(texts)),
         reliability=reliability or {},
+        given_episodes=given_episodes(report, task),
     )
-
-
-def bag_codes(bags: AnyArray, labels: RowLabels, report: BagReport) -> IntArray:
-    """Return the bag of each row that the report counts, as a position in it; -1 = in none.
-
-    It counts rows that have a label, or would have one if they were not uncertain.
-    """
-    position = {bag: k for k, bag in enumerate(report.ids)}
-    codes = np.array([position.get(bag, -1) for bag in bags.tolist()], dtype=np.intp)
-    return np.where(np.isfinite(labels.confidence), codes, -1)
 
 
 def _fingerprints(files: Iterable[Path]) -> dict[str, str]:

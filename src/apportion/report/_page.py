@@ -64,6 +64,7 @@ def page_of(data: ReportData, facts: Mapping[str, str]) -> str:
         report=data.report,
         bags=shown_bags(data.report),
         difference=np.abs(data.report.difference()),
+        episodes=data.episodes,
         verdict=verdict,
         explain=explain,
         header_terms=explain.used_in(header),

@@ -33,7 +33,8 @@ def plot_data(data: ReportData) -> dict[str, Any]:
     classes, codes, times, report = data.answer.classes, data.label_codes, data.times, data.report
     counts = np.bincount(codes[codes >= 0], minlength=len(classes)).tolist()
     names, bags = map(str, classes.tolist()), shown_bags(report, MOST_DRAWN)
-    lanes = pieces = None
+    episodes, lanes, pieces = data.episodes, None, None
+    said = None if episodes is None or not episodes.said.any() else episodes.given
     if times is not None:
         timeline = timeline_of(times, codes, data.answer.confidence)
         lanes, pieces = _timeline_data(timeline, times), _pieces(data, bags, timeline, times)
@@ -58,6 +59,8 @@ def plot_data(data: ReportData) -> dict[str, Any]:
             "assigned": report.assigned[report.decode][bags].tolist(),
             "hours": window_hours(times),
             "pieces": pieces,
+            "episodes": None if episodes is None else episodes.found[bags].tolist(),
+            "said": None if said is None else _numbers(said[bags], 0),
         },
         "maps": [_map_data(name, row_map, data) for name, row_map in data.maps.items()],
         "runs": [

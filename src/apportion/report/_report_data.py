@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from apportion._io.label_table import joined_codes
-from apportion._utils.typing import AnyArray, IntArray
+from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.bag_report import BagReport
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import counted, plural
 from apportion.graphs import Graph
+from apportion.labeling._episodes import EpisodeCounts, count_episodes
 from apportion.labeling._methods import graph_in
 from apportion.labeling._summary import Run
 from apportion.labeling.rows import RowLabels, places_among, reasons_of
@@ -63,6 +64,8 @@ class ReportData:
         What the bags are called: those of a diary are its entries.
     reliability : dict of str to Reliability
         What held-out totals say about the labels, by group; empty if none were held out.
+    given_episodes : ndarray of shape (n_bags, n_classes), or None
+        How often a diary says that each class happened in each bag; NaN = not said.
     """
 
     title: str
@@ -81,6 +84,7 @@ class ReportData:
     notes: tuple[str, ...] = ()
     bag_word: str = "bag"
     reliability: Mapping[str, Reliability] = field(default_factory=dict)
+    given_episodes: FloatArray | None = None
 
     @property
     def n_samples(self) -> int:
@@ -102,6 +106,12 @@ class ReportData:
     def label_codes(self) -> IntArray:
         """The label of each row as a position among the classes; -1 = none."""
         return places_among(self.answer.labels, self.answer.classes)
+
+    @cached_property
+    def episodes(self) -> EpisodeCounts | None:
+        """The episodes that begin in each bag, found and given; None without times."""
+        given = self.given_episodes
+        return count_episodes(self.times, self.label_codes, self.bag_codes, self.report, given)
 
     @cached_property
     def reasons(self) -> dict[str, int]:

@@ -222,9 +222,17 @@ function describeGiven(bags, k, label) {
   return high - low < 0.01 ? amount(low) : `${amount(low)} to ${amount(high)}`;
 }
 
+function describeEpisodes(bags, k, label) {
+  const n = bags.episodes[k][label];
+  const given = bags.said ? bags.said[k][label] : null;
+  return `${n} episode${n === 1 ? "" : "s"}${given === null ? "" : ` (said ${given})`}`;
+}
+
+// The text beside the bars of a class in a bag, ready for Plotly.
 function describeTotals(k, label) {
   const bags = report.bags;
-  return `${shortened(bags.names[k], LONGEST_NAME)}, ${shortened(classes[label].name, LONGEST_NAME)}: given ${describeGiven(bags, k, label)}, assigned ${amount(bags.assigned[k][label])}`;
+  const totals = `${shortened(bags.names[k], LONGEST_NAME)}, ${shortened(classes[label].name, LONGEST_NAME)}: given ${describeGiven(bags, k, label)}, assigned ${amount(bags.assigned[k][label])}`;
+  return `${escaped(totals)}<br>${escaped(describeEpisodes(bags, k, label))}`;
 }
 
 function drawTotalsInTime(lanes, all) {
@@ -245,7 +253,7 @@ function drawTotalsInTime(lanes, all) {
         traces[label].width.push(1000 * (end - start));
         traces[label].base.push(base);
         traces[label].y.push(height);
-        traces[label].hovertext.push(escaped(describeTotals(k, label)));
+        traces[label].hovertext.push(describeTotals(k, label));
       }
       given += heights[0];
       assigned += heights[1];
@@ -288,7 +296,7 @@ function drawTotalsBeside(lanes, all) {
     begun.add(k);
     let [given, assigned] = [0, 0];
     drawnTotals(bags, k).forEach((mass, label) => {
-      const about = escaped(describeTotals(k, label));
+      const about = describeTotals(k, label);
       for (const [value, base, y] of [[mass, given, row - 0.2], [bags.assigned[k][label], assigned, row + 0.2]]) {
         if (value <= 0) continue;
         traces[label].x.push(unit * value);
