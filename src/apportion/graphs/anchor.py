@@ -139,7 +139,7 @@ class AnchorGraph(Graph):
     def tied_in_time(self, sequences: Sequences, weight: float) -> AnchorGraph:
         """Return the same graph with edges in time beside the ties to anchors."""
         other = copy(self)
-        other.time_weight = weight
+        other.time_weight, other._untied = weight, self.untied
         if weight:
             other.time_edges_ = self._edges_in_time(sequences, weight)
             other.degrees_ = 1.0 + np.asarray(other.time_edges_.sum(axis=1)).ravel()

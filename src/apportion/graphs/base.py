@@ -62,6 +62,7 @@ class Graph(BaseEstimator, ABC):
     locality: IntArray | None = None
     time_weight: float = 0.0
     """The weight of edges between rows that follow each other in time."""
+    _untied: Graph | None = None
 
     @abstractmethod
     def fit(self, X: Any) -> Self:
@@ -141,11 +142,16 @@ class Graph(BaseEstimator, ABC):
             A graph on which soft labels are propagated; new rows are compared as before.
         """
         other = copy(self)
-        other.time_weight = weight
+        other.time_weight, other._untied = weight, self.untied
         if not weight:
             return other
         W, edges = self.affinity_, self._edges_in_time(sequences, weight)
         return other._set_affinity(sparse.csr_array(W + edges) if sparse.issparse(W) else W + edges)
+
+    @property
+    def untied(self) -> Graph:
+        """The same graph without edges in time: which rows have similar features."""
+        return self if self._untied is None else self._untied
 
     def _edges_in_time(self, sequences: Sequences, weight: float) -> Affinity:
         return sequences.edges() * (weight * _TENTH * self.degrees_.mean())

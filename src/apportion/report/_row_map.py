@@ -72,6 +72,7 @@ def map_of_graph(graph: Graph, rows: IntArray | None = None, most: int = MOST_RO
     >>> row_map.neighbors[row_map.rows == 0, :2].tolist()
     [[1, -1]]
     """
+    graph = graph.untied  # neighbors are rows of similar features
     hashes = graph.hashes()
     drawn = np.argsort(hashes, kind="stable")[:most]
     features = graph.features_of(drawn)
