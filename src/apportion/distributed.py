@@ -97,6 +97,8 @@ class LPLLP(BaseEstimator):
         Status, energies, residuals and whether the answer is unique; its `F` is a Dask array.
     refinement_ : Refinement
         Whether labels were taken from random starts: never on a cluster.
+    time_weight_ : float
+        The weight of ties in time: 0, as a cluster knows no time.
     graph_ : AnchorGraph
         The graph for new rows. The ties of the fitted rows stay on the workers.
     graph_choice_ : str
@@ -351,6 +353,12 @@ class LPLLP(BaseEstimator):
         """Whether labels were taken from random starts: never on a cluster."""
         self._partitions()
         return Refinement(False, "random starts are for one machine")
+
+    @property
+    def time_weight_(self) -> float:
+        """The weight of ties in time: 0, as a cluster knows no time."""
+        self._partitions()
+        return 0.0
 
     @property
     def solution_(self) -> Solution:

@@ -45,6 +45,7 @@ def glossary(bag: str = "bag", *, calibrated: bool = False) -> dict[str, str]:
         "weight": "the part of a method in the average of all; the better it predicts held-out "
         "totals, the larger it is",
         "quota": f"every {bag} gets as many rows of each class as its totals say",
+        "sequence": f"every {bag} gets its counts, and labels change as seldom as activities do",
         "threshold": "every row gets the class of its largest mass, whatever the totals say",
         "episode": "a run of rows that follow each other in time and have one label; it counts in "
         f"the {bag} that it begins in",
