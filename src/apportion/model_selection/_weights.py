@@ -234,7 +234,13 @@ def _on_graphs(
     else:
         average = np.tensordot(weights, [one.probabilities for one in fitted], axes=1)
         estimator = clone(asked.estimator).set_params(prior_weight=1.0)
-        candidate = replace(asked, name=SMOOTHED_AVERAGE, estimator=estimator, answer="prior")
+        candidate = replace(
+            asked,
+            name=SMOOTHED_AVERAGE,
+            estimator=estimator,
+            answer="prior",
+            standardized=smoothest.candidate.standardized,
+        )
         smoothest, others = _fitted(candidate, problem, average), list(fitted)
         answer = f"the answer is {_SMOOTHED}"
     return [*others, smoothest], np.append(np.zeros(len(others)), 1.0), answer
