@@ -21,13 +21,17 @@ from experiments.sections import SECTIONS
 from experiments.trials import Trial
 
 
+SHOWN = ("xor", "half-kernel", "sphere-2")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sphere", type=Path, help="a folder with the SPHERE Challenge's data")
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--sections", nargs="+", choices=SHOWN, default=SHOWN)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    names = ["xor", "half-kernel", *["sphere-2"] * (given.sphere is not None)]
+    names = [name for name in given.sections if name != "sphere-2" or given.sphere is not None]
     print(f"mean accuracy over {given.repetitions} repetitions")
     for name in names:
         section = SECTIONS[name]
