@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from experiments.sections import SECTIONS
 from experiments.trials import Trial
 
-
 SHOWN = ("xor", "half-kernel", "sphere-2")
 
 
