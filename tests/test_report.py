@@ -859,7 +859,7 @@ def test_words_are_explained_once_where_they_first_appear(bag, decode, tmp_path)
     report = replace(data.report, assigned=assigned, decode=decode, tied={decode: 0})
     page = Page(write_page(replace(data, report=report), tmp_path / "a.html")).words
     body = page[page.index("rows have a label") :].lower()
-    others = {"bag", "entry", "quota", "threshold", "confidence"} - {bag, decode}
+    others = {"bag", "entry", "quota", "sequence", "threshold", "confidence"} - {bag, decode}
     others |= {"probability", "held out", "estimated accuracy", "calibration", "weight"}
     for term, clause in glossary(bag).items():
         assert body.count(clause.lower()) == (term not in others), term
