@@ -39,7 +39,12 @@ def main() -> None:
         labeled = np.isfinite(confidence)
         shown("before", labels == home.reported, labeled)
 
-        corrected = np.argsort(confidence, kind="stable")[: asked.windows]  # NaN comes last
+        # A rounded diary may say 0 of a short activity; such a correction would contradict it.
+        who, day = home.windows["participant"], home.windows["start"].astype("M8[D]").astype(str)
+        in_diary = set(zip(who, day, labels, strict=True))
+        allowed = [one in in_diary for one in zip(who, day, home.reported, strict=True)]
+        doubt = np.where(allowed, confidence, np.nan)
+        corrected = np.argsort(doubt, kind="stable")[: asked.windows]  # NaN comes last
         wrong = int((labels != home.reported)[corrected].sum())
         print(
             f"# the {asked.windows} windows of lowest confidence are looked at: {wrong} are wrong"
