@@ -111,7 +111,8 @@ class LPLLP(GraphClassifier):
         before counts as much as that many of ten neighbors. `"auto"` follows from labels that are
         found without such ties: how often two of them agree that are one step apart, and two steps,
         tells how often the activity changes and how many labels flicker. The more they flicker, the
-        stronger the ties; they are left out if hardly any does.
+        stronger the ties; they are left out if hardly any does, and with `decode="sequence"`,
+        which knows time by itself.
     n_probes : int, default=8
         The largest number of other solutions to compare if the totals may admit several. If the
         solution is known to be unique, none is. Most are known without another descent; where the
@@ -292,7 +293,10 @@ class LPLLP(GraphClassifier):
 
         graphs: Graph | _GraphsInTime = graph
         if in_time is not None:
-            graphs = _GraphsInTime(graph, in_time, self.time_weight, rough_labels)
+            # Ties and the cost of changes would count the same evidence twice.
+            twice = self.time_weight == "auto" and self.decode == "sequence"
+            weight = 0.0 if twice else self.time_weight
+            graphs = _GraphsInTime(graph, in_time, weight, rough_labels)
         graph, solution, labels = _smoothest_graph(graphs, X, decode, settings, prior, run)
         self.time_weight_ = graph.time_weight
         warn_of_graph(graph)
