@@ -66,7 +66,7 @@ class Flicker(NamedTuple):
 # If an activity stays with probability 1 - c from step to step, and a share e of the labels is
 # wrong, each for itself, two labels k steps apart agree more often than by chance by (1-e)² (1-c)^k
 # times the most that is possible. The agreement at one step and at two tells c and e apart, without
-# a label. Errors that last as long as activities do are no flicker, and no tie in time mends them.
+# a label. Errors that last as long as activities do are no flicker, and no tie corrects them.
 def flicker_of(labels: IntArray, sequences: Sequences) -> Flicker:
     """Return how often labels change, and flicker, along their sequences.
 

@@ -205,6 +205,7 @@ class WeighingClassifier(BagClassifier):
             about_time,
         )
 
+    @with_reproducible_sums
     def predict(
         self,
         X: Any,
@@ -238,9 +239,7 @@ class WeighingClassifier(BagClassifier):
         rows = self._checked_new_rows(X)
         if self.decode == "sequence" and (bags is not None or proportions is not None):
             matched = match_bags(len(rows), None, bags, proportions, classes=self.classes_)
-            in_order = rows_in_time(times, sequences, hash_ranks(rows, len(rows)))
-            self._require_times(in_order)
-            assert in_order is not None
+            in_order = self._in_order(rows, times, sequences)
             P = self._soft_labels(rows)
             return self.classes_[self._decoded_along_time(rows, P, matched, in_order).labels]
         P = self._along_time(rows, times, sequences)
@@ -248,6 +247,7 @@ class WeighingClassifier(BagClassifier):
             return np.asarray(self.classes_[threshold(P).labels])
         return self._decoded(rows, P, bags, proportions)
 
+    @with_reproducible_sums
     def predict_proba(
         self,
         X: Any,
@@ -274,11 +274,15 @@ class WeighingClassifier(BagClassifier):
         P = self._along_time(self._checked_new_rows(X), times, sequences)
         return P if bags is None and proportions is None else self._kept_by(P, bags, proportions)
 
-    @with_reproducible_sums
-    def _along_time(self, X: Any, times: Any, sequences: Any) -> FloatArray:
-        """Return probabilities of new rows given all rows of their sequences."""
+    def _in_order(self, X: Any, times: Any, sequences: Any) -> Sequences:
+        """Return new rows in the order of time; sequences without times are refused."""
         in_order = rows_in_time(times, sequences, hash_ranks(X, len(X)))
         assert in_order is not None
+        return in_order
+
+    def _along_time(self, X: Any, times: Any, sequences: Any) -> FloatArray:
+        """Return probabilities of new rows given all rows of their sequences."""
+        in_order = self._in_order(X, times, sequences)
         if self._in_time is None or self._shares is not None:
             return self._soft_labels(X)
         return self._in_time(self._soft_labels(X), in_order)
