@@ -29,12 +29,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="of the made-up week")
     parser.add_argument("--windows", type=int, default=20, help="how many are corrected")
+    parser.add_argument("--method", default="lpllp", help="of the labels; auto takes minutes")
     asked = parser.parse_args()
+    label = f"label windows.csv --diary diary.csv --method {asked.method}"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         home = make_smart_home(7, 3, seed=asked.seed, minutes=5)
         home.write(folder)
-        apportion(folder, "label windows.csv --diary diary.csv --method lpllp --output labels.csv")
+        apportion(folder, f"{label} --output labels.csv")
         labels, confidence = answer(folder / "labels.csv")
         labeled = np.isfinite(confidence)
         shown("before", labels == home.reported, labeled)
@@ -50,11 +52,7 @@ def main() -> None:
             f"# the {asked.windows} windows of lowest confidence are looked at: {wrong} are wrong"
         )
         write_corrections(folder, corrected, home.reported)
-        again = (
-            "label windows.csv --diary diary.csv --method lpllp --given corrected.csv "
-            "--output labels-2.csv"
-        )
-        apportion(folder, again)
+        apportion(folder, f"{label} --given corrected.csv --output labels-2.csv")
         after, _ = answer(folder / "labels-2.csv")
         others = labeled.copy()
         others[corrected] = False
