@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,15 +16,14 @@ from apportion._core.persistence import flicker_of
 from apportion._core.refine import refine
 from apportion._core.sequence_decode import decode_along_time
 from apportion._core.solve import solve
-from apportion._core.uniqueness import unsupervised_rows
 from apportion._core.warn import warn_of_graph, warn_of_solution, warn_of_unsupervised_rows
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import BOOL, integer, one_of, real
-from apportion._utils.progress import PROPAGATING, report_progress, several_runs
-from apportion._utils.sequences import Sequences
+from apportion._utils.progress import report_progress, several_runs
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._base import ALONG_TIME, BagClassifier, all_or_nothing
 from apportion.estimators._graph import GraphClassifier
+from apportion.estimators._graph_choice import GraphChoice
 from apportion.graphs import Graph
 from apportion.supervision.bags import Bags
 from apportion.supervision.rows_in_time import rows_in_time
@@ -35,24 +33,8 @@ _log = logging.getLogger("apportion")
 _PRIOR_WEIGHT = 0.1
 """μ where soft labels are to stay near a prior."""
 
-_ROUGH_TOL = 1e-6
-"""Soft labels of this stationarity are enough to compare the graphs of a grid."""
-
 _HELD_OUT_TOL, _FEW_ITERATIONS = 1e-4, 200
 """Where to stop if bags are held out: enough to see what their totals would be."""
-
-_COMPARED_TOL = 1e-5
-"""The stationarity of labels whose flicker is measured, after at most twice the iterations."""
-
-_PER_FLICKER, _STRONGEST, _NO_FLICKER = 2.0, 5.0, 0.02
-"""The weight of ties in time is twice the ratio of labels that flicker to activities that change,
-at most 5, and 0 if hardly any label flickers. Chosen on chains of three overlapping classes and on
-made-up weeks, where labels right without ties, with 1 and with 5 are .86, .89, .95 (ratio 2.3) and
-.92, .98, .96 (ratio 0.6). Checked on SPHERE in bags of 60 s: .646, .639, .641 (ratio 0.3), and of
-300 s: .553, .576, .578 (ratio 0.2)."""
-
-_EQUALLY_SMOOTH = 1e-9
-"""Smoothness that differs by no more than this is equal."""
 
 
 class LPLLP(GraphClassifier):
@@ -287,17 +269,14 @@ class LPLLP(GraphClassifier):
             options = {"prior": prior, "ranks": ranks, "rng": rng, **options}
             return solve(graph, matched, settings, **options)
 
-        def rough_labels(graph: Graph) -> IntArray:
-            F = run(graph, self._rough_settings(_COMPARED_TOL, 2 * _FEW_ITERATIONS)).F
-            return refine(graph, decode, F, decode(F)).labels
-
-        graphs: Graph | _GraphsInTime = graph
-        if in_time is not None:
+        choice = GraphChoice(run, decode, settings, prior)
+        if in_time is None:
+            graph, solution, labels = choice.of_grid(graph, X)
+        else:
             # Ties and the cost of changes would count the same evidence twice.
             twice = self.time_weight == "auto" and self.decode == "sequence"
             weight = 0.0 if twice else self.time_weight
-            graphs = _GraphsInTime(graph, in_time, weight, rough_labels)
-        graph, solution, labels = _smoothest_graph(graphs, X, decode, settings, prior, run)
+            graph, solution, labels = choice.in_time(graph, X, in_time, weight)
         self.time_weight_ = graph.time_weight
         warn_of_graph(graph)
         warn_of_unsupervised_rows(graph, matched)
@@ -366,105 +345,3 @@ class LPLLP(GraphClassifier):
         if self.prior_weight is not None:
             return settings
         return replace(settings, prior_weight=0.0 if self.prior is None else _PRIOR_WEIGHT)
-
-
-@dataclass(frozen=True)
-class _GraphsInTime:
-    """Graphs to choose from, with ties between rows that follow each other in time."""
-
-    graph: Graph
-    sequences: Sequences
-    weight: float | str
-    labels_on: Callable[[Graph], IntArray]
-
-    @property
-    def n_candidates(self) -> int:
-        """The number of graphs that `candidates` yields."""
-        return self.graph.n_candidates
-
-    def candidates(self, X: Any) -> Iterator[Graph]:
-        """Yield the fitted graphs, tied in time."""
-        for graph in self.graph.candidates(X):
-            yield graph.tied_in_time(self.sequences, self._weight_for(graph))
-
-    def _weight_for(self, graph: Graph) -> float:
-        """Return the weight as given, or one by how much labels flicker without ties in time."""
-        if not isinstance(self.weight, str):
-            return float(self.weight)
-        with several_runs("finding how activities last"):
-            found = flicker_of(self.labels_on(graph), self.sequences)
-        weight = 0.0
-        if found.flicker >= _NO_FLICKER:
-            weight = min(_PER_FLICKER * found.flicker / max(found.change, 1e-3), _STRONGEST)
-        _log.info(
-            "time_weight='auto' is %.2g: activities change at %.1f %% of the steps, and %.1f %% of "
-            "the labels flicker without ties in time",
-            weight,
-            100 * found.change,
-            100 * found.flicker,
-        )
-        return weight
-
-
-def _smoothest_graph(
-    graph: Graph | _GraphsInTime,
-    X: Any,
-    decode: Quotas,
-    settings: Settings,
-    prior: FloatArray,
-    run: Callable[..., Solution],
-) -> tuple[Graph, Solution, Decoding]:
-    """Return the graph of a grid whose quota labels are smoothest on it, its solution and labels.
-
-    This is the paper's choice of γ by the highest f̄ᵀSf̄, which does not look at any label. Among
-    equally smooth graphs the first is taken. The search ends early at a smoothness of 1, the
-    largest possible. The graphs of a grid are compared after rough solutions.
-    """
-    bags = decode.bags
-    tol = max(settings.tol, _ROUGH_TOL) if graph.n_candidates > 1 else settings.tol
-    rough = replace(settings, tol=tol)
-    again = rough.tol > settings.tol
-    best: tuple[float, Graph, Solution, Decoding] | None = None
-    n_runs = graph.n_candidates + again
-    with several_runs(PROPAGATING, "graph", n_runs, at_most=True) as next_run:
-        for candidate in graph.candidates(X):
-            next_run()
-            solution = run(candidate, rough)
-            report_progress("decoding")
-            labels = decode(solution.F)
-            smoothness = candidate.label_smoothness(labels.labels, bags.n_classes)
-            if best is None or smoothness > best[0] + _EQUALLY_SMOOTH:
-                best = (smoothness, candidate, solution, labels)
-            if smoothness > 1.0 - _EQUALLY_SMOOTH:
-                break
-        assert best is not None, "a graph has at least one candidate"
-        _, chosen, solution, labels = best
-        if again:
-            next_run()
-            solution = _continued(solution, chosen, bags, settings, prior, run)
-            report_progress("decoding")
-            labels = decode(solution.F)
-    return chosen, solution, labels
-
-
-def _continued(
-    rough: Solution,
-    graph: Graph,
-    bags: Bags,
-    settings: Settings,
-    prior: FloatArray,
-    run: Callable[..., Solution],
-) -> Solution:
-    """Return the exact solution, started at a rough one if the result does not depend on the start.
-
-    Rows that no total and no label reaches keep their start, which must be the prior.
-    """
-    if settings.solver != "accelerated" or settings.projection != "nearest":
-        return run(graph, settings)
-    start = np.where(unsupervised_rows(graph, bags)[:, None], prior, rough.F)
-    exact = run(graph, settings, start=start)
-    return replace(
-        exact,
-        n_iter=rough.n_iter + exact.n_iter,
-        energies=np.concatenate([rough.energies, exact.energies[1:]]),
-    )
