@@ -241,11 +241,10 @@ def cell_line(row: Row) -> str:
     value = row.get("estimated", {}).get("fitted_rows", {}).get("value")
     off = "" if value is None else f"{abs(value - row['accuracy']):.3f}"
     found = f"{row['episodes']} (×{row['episodes'] / row['true_episodes']:.2f})"
-    about = row["about_time"].removeprefix("held-out totals are ")
     short = "" if row["short"] is None else f"{row['short']:.3f}"
     return (
         f"  {without_candidates(row['method'])[0]:20}{row['accuracy']:>9.3f}{row['balanced']:>9.3f}"
-        f"{found:>16}{short:>7}{row['cpu']:>8.1f}{off:>10}  {about}"
+        f"{found:>16}{short:>7}{row['cpu']:>8.1f}{off:>10}  {row['about_time']}"
     ).rstrip()
 
 

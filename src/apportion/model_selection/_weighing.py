@@ -99,7 +99,7 @@ class WeighingClassifier(BagClassifier):
             The totals of the bags; see `Totals`.
         times : array-like of shape (n_samples,), optional
             When each row was: numbers, date-times or ISO text. Rows that follow each other are then
-            likely to be of one class, as far as held-out totals support it.
+            likely to be of one class, if labels flicker without that.
         sequences : array-like of shape (n_samples,), optional
             The recording of each row; used with `times`. By default, all rows are of one.
 
@@ -293,9 +293,10 @@ class WeighingClassifier(BagClassifier):
     ) -> Decoding:
         """Return labels that keep the counts and pay for changes as often as activities last."""
         F = reconcile(P, bags)
-        cost = flicker_of(self._quota(X, F, bags).labels, in_order).cost
         if self._in_time is not None:
-            cost = max(cost, self._in_time.persistence.cost)
+            cost = self._in_time.persistence.cost
+        else:
+            cost = flicker_of(self._quota(X, F, bags).labels, in_order).cost
         return decode_along_time(F, bags, hash_ranks(X, len(X)), in_order, cost)
 
     def _soft_labels(self, X: Any) -> FloatArray:
@@ -368,8 +369,9 @@ class WeighingClassifier(BagClassifier):
 def _learned_in_time(result: Weighing, in_order: Sequences) -> tuple[InTime | None, str]:
     """Return how activities last, and why it is used or not."""
     if result.known is None:
-        return None, f"{result.untrusted}, so that it is not known how activities last"
-    found, why = learn_persistence(result.final, result.known, in_order)
+        return None, f"{result.untrusted}, so that probabilities are not smoothed along time"
+    P = result.final(result.average)
+    found, why = learn_persistence(P, result.final, result.known, in_order)
     if found is not None and result.calibrated:
-        found = found.with_shifts_for(result.final(result.average), in_order)
+        found = found.with_shifts_for(P, in_order)
     return found, why
