@@ -146,8 +146,8 @@ def warn_of_episodes(labels: IntArray, bags: Bags, sequences: Sequences) -> None
     above = episodes_above(begun, bags.most_episodes, bags.ids, bags.classes)
     if above:
         facts = (
-            "Not all given numbers of episodes are kept, because the totals come first: "
-            f"{name_some(above, 3)}."
+            "No labels were found that keep all given numbers of episodes and the totals, which "
+            f"come first: {name_some(above, 3)}."
         )
         warn(EpisodesWarning, facts, "Check these numbers and the totals of these bags.")
 

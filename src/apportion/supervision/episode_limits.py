@@ -65,13 +65,12 @@ def read_episodes(
 def _refuse_impossible(
     most: FloatArray, lower: FloatArray, ids: Sequence[Hashable], names: list[Any]
 ) -> None:
-    for k, h in zip(*np.nonzero((most < 0) | (most != np.rint(most))), strict=True):
-        if np.isnan(most[k, h]):
-            continue
+    wrong = np.isfinite(most) & ((most < 0) | (most != np.rint(most)))
+    for k, h in zip(*np.nonzero(wrong), strict=True):
         allowed = "whole numbers of 0 and more, or a missing cell for 'not known'"
-        found, where = f"{most[k, h]:g} episodes", f"class {names[h]!r}"
+        where, found = f"class {names[h]!r}", f"{most[k, h]:g} episodes"
         raise SupervisionError(where, found, allowed, "correct the cell", bag=ids[k])
-    for k, h in zip(*np.nonzero((most == 0) & (lower > 0)), strict=True):
+    for k, h in zip(*np.nonzero((most == 0) & (lower > 1e-9)), strict=True):
         raise SupervisionError(
             f"class {names[h]!r}",
             f"0 episodes, and a total of at least {lower[k, h]:g}",
