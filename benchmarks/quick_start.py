@@ -4,6 +4,9 @@ Makes up a week like the demo's and runs the commands of the quick start. The pe
 is played by the truth: the windows with the lowest confidence get the label that is right.
 
     python benchmarks/quick_start.py [--seed 0] [--windows 20]
+
+With --episodes, the diary also says how often each activity happened, and nothing is corrected:
+labels by quota, along time, and along time with these numbers are compared.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +26,7 @@ import pyarrow.csv
 from apportion._io.read import read_columns
 from apportion._utils.typing import AnyArray, BoolArray
 from apportion.datasets import make_smart_home
+from apportion.datasets.smart_home import ACTIVITIES, SmartHome
 
 
 def main() -> None:
@@ -30,7 +35,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the made-up week")
     parser.add_argument("--windows", type=int, default=20, help="how many are corrected")
     parser.add_argument("--method", default="lpllp", help="of the labels; auto takes minutes")
+    parser.add_argument("--episodes", action="store_true", help="compare decodings instead")
     asked = parser.parse_args()
+    if asked.episodes:
+        compare_decodings(asked.method, asked.seed)
+        return
     label = f"label windows.csv --diary diary.csv --method {asked.method}"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -59,6 +68,53 @@ def main() -> None:
         shown("after", after == home.reported, labeled)
         shown("before, windows that were not corrected", labels == home.reported, others)
         shown("after, windows that were not corrected", after == home.reported, others)
+
+
+def compare_decodings(method: str, seed: int) -> None:
+    """Print how many labels are right, and how many episodes there are, by decoding."""
+    label = f"label windows.csv --method {method}"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        home = make_smart_home(7, 3, seed=seed, minutes=5)
+        home.write(folder)
+        pa.csv.write_csv(pa.Table.from_pylist(diary_with_times(home)), folder / "diary-times.csv")
+        for k, options in enumerate(
+            (
+                "--diary diary.csv --decode quota",
+                "--diary diary.csv --decode sequence",
+                "--diary diary-times.csv",
+            )
+        ):
+            apportion(folder, f"{label} {options} --output labels-{k}.csv")
+            labels, confidence = answer(folder / f"labels-{k}.csv")
+            labeled = np.isfinite(confidence)
+            shown("labels", labels == home.reported, labeled)
+            found, true = (
+                begins_episode(y[labeled], home.windows["participant"][labeled])
+                for y in (labels, home.reported)
+            )
+            print(f"episodes: {found.sum()} found, {true.sum()} true")
+
+
+def diary_with_times(home: SmartHome) -> list[dict[str, str]]:
+    """Return the diary with columns that say how often each activity began, where it is told."""
+    who, day = home.windows["participant"], home.windows["start"].astype("M8[D]").astype(str)
+    begins = begins_episode(home.activities, who)
+    counts = Counter(zip(who[begins], day[begins], home.activities[begins], strict=True))
+    diary = []
+    for entry in home.diary:
+        told = [name for name in ACTIVITIES if entry[name]]
+        times = {name: counts[entry["participant"], entry["date"], name] for name in told}
+        diary.append(
+            entry | {f"{name} (times)": str(times.get(name, 0) or "") for name in ACTIVITIES}
+        )
+    return diary
+
+
+def begins_episode(labels: AnyArray, who: AnyArray) -> BoolArray:
+    """Return which rows begin an episode."""
+    changes = (labels[1:] != labels[:-1]) | (who[1:] != who[:-1])
+    return np.append(True, changes)
 
 
 def apportion(folder: Path, words: str) -> None:

@@ -470,14 +470,30 @@ def value_along_time(scores, labels, order, closeness, cost):
     return value
 
 
-def best_along_time(scores, bag, given, counts, order, closeness, cost):
-    """The largest value along time over all labels with the counts of rows that are not given."""
+def episodes_begun(labels, bag, order, begins, shape):
+    """How many episodes of each class begin in each bag; begins[k] of the k-th row in order."""
+    begun = np.zeros(shape)
+    for k, row in enumerate(order):
+        if bag[row] >= 0 and (begins[k] or labels[row] != labels[order[k - 1]]):
+            begun[bag[row], labels[row]] += 1
+    return begun
+
+
+def best_along_time(scores, bag, given, counts, order, closeness, cost, most=None):
+    """The largest value along time over all labels with the counts of rows that are not given.
+
+    With `most`, among those with at most so many episodes; -inf if there are none.
+    """
     best = -np.inf
     for labels in labelings(*scores.shape, given):
         tally = np.zeros_like(counts)
         for k, h, g in zip(bag, labels, given, strict=True):
             if k >= 0 and g < 0:
                 tally[k, h] += 1
+        if most is not None:
+            begun = episodes_begun(labels, bag, order, closeness == 0, most.shape)
+            if (begun > most).any():
+                continue
         if (tally == counts).all():
             best = max(best, value_along_time(scores, labels, order, closeness, cost))
     return best

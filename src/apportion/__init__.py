@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         CandidateWarning,
         DiaryError,
         DuplicateRowsWarning,
+        EpisodesWarning,
         FileError,
         InputError,
         IsolatedRowsWarning,
@@ -61,6 +62,7 @@ __all__ = [
     "Diagnosis",
     "DiaryError",
     "DuplicateRowsWarning",
+    "EpisodesWarning",
     "FileError",
     "InputError",
     "InvCal",
@@ -94,8 +96,8 @@ _DEFINED_IN = {
     "estimators": "AggregateGP CountLogistic EMLLP InvCal LPLLP LabelPropagation "
     "LaplacianMeanMap MeanMap PropSVM WeightedKNN",
     "exceptions": "AmbiguousTotalsWarning BagDesignWarning CandidateWarning DiaryError "
-    "DuplicateRowsWarning FileError InputError IsolatedRowsWarning MissedNeighborsWarning "
-    "OutputError SavedModelError SupervisionError",
+    "DuplicateRowsWarning EpisodesWarning FileError InputError IsolatedRowsWarning "
+    "MissedNeighborsWarning OutputError SavedModelError SupervisionError",
     "labeling": "label_table",
     "graphs": "AnchorGraph KNNGraph PrecomputedGraph RBFGraph",
     "model_selection": "AutoLLP CalibratedLLP",

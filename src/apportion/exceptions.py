@@ -17,6 +17,7 @@ __all__ = [
     "ClusterError",
     "DiaryError",
     "DuplicateRowsWarning",
+    "EpisodesWarning",
     "FileError",
     "GivenLabelError",
     "InputError",
@@ -304,6 +305,10 @@ class MissedNeighborsWarning(UserWarning):
 
 class DuplicateRowsWarning(RowsWarning):
     """So many rows are equal that the graph cannot tell their neighborhoods apart."""
+
+
+class EpisodesWarning(UserWarning):
+    """Some classes have more episodes than their bag's number of them allows."""
 
 
 class CandidateWarning(UserWarning):

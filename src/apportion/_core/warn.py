@@ -15,12 +15,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from apportion._core.descent import Solution, Status
 from apportion._core.uniqueness import unsupervised_rows
+from apportion._utils.sequences import Sequences
 from apportion._utils.typing import IntArray
 from apportion.exceptions import (
     Advice,
     AmbiguousTotalsWarning,
     BagDesignWarning,
     DuplicateRowsWarning,
+    EpisodesWarning,
     IsolatedRowsWarning,
     MissedNeighborsWarning,
     name_some,
@@ -28,6 +30,7 @@ from apportion.exceptions import (
 )
 from apportion.graphs import Graph, KNNGraph
 from apportion.supervision.bags import Bags
+from apportion.supervision.episode_limits import episodes_above, episodes_begun
 
 
 class Remedies(NamedTuple):
@@ -133,6 +136,26 @@ def warn_of_unknown_uniqueness(why: str, hint: str) -> None:
     """Warn that several labelings may be possible, because that could not be decided."""
     facts = f"Whether the totals admit several labelings is not known: {why}."
     warn(AmbiguousTotalsWarning, facts, hint)
+
+
+def warn_of_episodes(labels: IntArray, bags: Bags, sequences: Sequences) -> None:
+    """Warn of labels along time that have more episodes of a class than a bag may have."""
+    if bags.most_episodes is None:
+        return
+    begun = episodes_begun(labels, bags.codes, sequences, bags.lower.shape)
+    above = episodes_above(begun, bags.most_episodes, bags.ids, bags.classes)
+    if above:
+        facts = (
+            "No labels were found that keep all given numbers of episodes and the totals, which "
+            f"come first: {name_some(above, 3)}."
+        )
+        warn(EpisodesWarning, facts, "Check these numbers and the totals of these bags.")
+
+
+def warn_of_missing_times(hint: str) -> None:
+    """Warn of labels that are to be decoded along time, and are not."""
+    facts = "decode='sequence', and no times: these labels keep the totals, but not time."
+    warn(UserWarning, facts, hint)
 
 
 def _listed(rows: IntArray | None) -> str:

@@ -39,6 +39,7 @@ def read_table(
     *,
     second_class_only: bool = False,
     durations: bool = False,
+    absent: float = 0.0,
 ) -> Cells:
     """Read a dataframe, a mapping or an array of totals.
 
@@ -54,6 +55,8 @@ def read_table(
         Whether one number per bag is allowed, which is the share of the second of two classes.
     durations : bool, default=False
         Whether the totals are time deltas; they are returned in seconds.
+    absent : float, default=0.0
+        The number of a class that is left out of an inner mapping, or has no column.
     """
     frame = table
     if not isinstance(table, Mapping):
@@ -77,19 +80,19 @@ def read_table(
         ids, rows = list(frame), [dict(row.items()) for row in frame.values()]
         for bag, row in zip(ids, rows, strict=True):
             bag_with |= {label: bag for label in row if label not in bag_with}
-        columns = {label: [row.get(label, 0) for row in rows] for label in bag_with}
+        columns = {label: [row.get(label, absent) for row in rows] for label in bag_with}
     else:
         ids, columns = _array_columns(frame, classes, second_class_only)
     refuse_missing_classes(columns)
     for label in columns:
         if classes is not None and label not in classes:
             raise unknown_class(f"{what} {label!r} of {_TABLE}", classes, bag_with.get(label))
-    absent = [] if classes is None else [label for label in classes if label not in columns]
-    labels = [*columns, *absent]
+    others = [] if classes is None else [label for label in classes if label not in columns]
+    labels = [*columns, *others]
     if not ids or not labels:
         found = f"{len(ids)} bags and {len(labels)} classes"
         raise SupervisionError(_TABLE, found, "at least one of each", _ONE_ROW_PER_BAG)
-    values = np.zeros((len(ids), len(labels)))
+    values = np.full((len(ids), len(labels)), absent)
     for h, (label, items) in enumerate(columns.items()):
         values[:, h] = _column(items, ids, label, durations, hint(advice, label=label))
     return Cells(ids, labels, values)
@@ -252,11 +255,13 @@ def _number(item: Any) -> float:
     return float(item)
 
 
-def columns_for(wanted: list[Any], classes: list[Any], values: FloatArray) -> FloatArray:
-    """Return the columns of the wanted classes, in their order; 0 for a class without a column."""
+def columns_for(
+    wanted: list[Any], classes: list[Any], values: FloatArray, absent: float = 0.0
+) -> FloatArray:
+    """Return the columns of the wanted classes, in their order; a class may have no column."""
     position = {label: h for h, label in enumerate(classes)}
-    with_zeros = np.hstack([values, np.zeros((len(values), 1))])
-    return with_zeros[:, [position.get(label, -1) for label in wanted]]
+    with_absent = np.hstack([values, np.full((len(values), 1), absent)])
+    return with_absent[:, [position.get(label, -1) for label in wanted]]
 
 
 def aligned(table: Cells, like: Cells) -> Cells:

@@ -144,15 +144,19 @@ def check_method(method: MethodOptions) -> None:
 
 
 def estimator_of(method: MethodOptions) -> BagClassifier:
-    """Return the estimator that options ask for, not fitted."""
+    """Return the estimator that options ask for, not fitted.
+
+    With `--decode auto` it decodes by quota, until it is known what the diary says.
+    """
+    decode = "quota" if method.decode == "auto" else method.decode
     if method.name != LP_LLP:
         return method_named(
-            method.name, decode=method.decode, n_jobs=method.jobs, random_state=method.seed
+            method.name, decode=decode, n_jobs=method.jobs, random_state=method.seed
         )
     return LPLLP(
         method.graph if method.neighbors is None else KNNGraph(method.neighbors),
         method.alpha,
-        decode=method.decode,
+        decode=decode,
         prior=None if method.prior is None else _PRIORS[method.prior](),
         prior_weight=method.prior_weight,
         time_weight="auto" if method.time_weight is None else method.time_weight,

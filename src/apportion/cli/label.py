@@ -123,6 +123,7 @@ def label_file(
             all_columns=out.all_columns,
             command=command,
             method=method.name,
+            choose_decode=method.decode == "auto",
         )
     notes = labeled.notes[len(first_notes) :]
     print_notes(notes, out.quiet)

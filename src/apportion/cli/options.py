@@ -259,10 +259,12 @@ class MethodOptions:
     jobs: int | None = _method(
         None, "Processes that fit methods side by side; with --method auto. 1 if not given.", min=1
     )
-    decode: Literal["quota", "threshold", "sequence"] = _method(
-        "quota",
+    decode: Literal["auto", "quota", "threshold", "sequence"] = _method(
+        "auto",
         "quota keeps every bag's totals; threshold takes every row's most likely class; sequence "
-        "keeps the totals and lets labels change as seldom as activities do (auto and lpllp).",
+        "keeps the totals, lets labels change as seldom as activities do, and keeps to how often "
+        "they happened, where the diary says it (--method auto and lpllp). auto: sequence if the "
+        "diary says it and times are used, else quota.",
     )
     no_time: bool = _method(
         False,

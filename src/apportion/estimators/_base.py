@@ -19,7 +19,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d
 
 from apportion._core.decode import Decoding, quota, threshold
 from apportion._core.projection import reconcile
-from apportion._core.warn import warn_of_design
+from apportion._core.warn import warn_of_design, warn_of_missing_times
 from apportion._io.class_tables import columns_for
 from apportion._io.identifiers import factorize
 from apportion._io.model_state import State, StateReader
@@ -79,6 +79,11 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
     _allowed: ClassVar[Mapping[str, Allowed]] = {"decode": one_of("quota", "threshold")}
     """The values that parameters may have."""
 
+    _how_to_decode_along_time: ClassVar[str] = (
+        "It decodes only the rows it is fitted to along time: fit them, or use decode='quota'."
+    )
+    """What to do if labels of new rows are to be decoded along time, for a warning."""
+
     decode: str
 
     classes_: AnyArray
@@ -134,6 +139,8 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
 
     def _decoded(self, X: Any, F: FloatArray, bags: Any, proportions: Any) -> AnyArray:
         """Return labels of new rows under the totals of their bags, from their soft labels."""
+        if self.decode == "sequence":
+            warn_of_missing_times(self._how_to_decode_along_time)
         matched = match_bags(len(F), None, bags, proportions, classes=self.classes_)
         F = self._under_totals(F, matched)
         decoded = (

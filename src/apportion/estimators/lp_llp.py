@@ -16,7 +16,12 @@ from apportion._core.persistence import flicker_of
 from apportion._core.refine import refine
 from apportion._core.sequence_decode import decode_along_time
 from apportion._core.solve import solve
-from apportion._core.warn import warn_of_graph, warn_of_solution, warn_of_unsupervised_rows
+from apportion._core.warn import (
+    warn_of_episodes,
+    warn_of_graph,
+    warn_of_solution,
+    warn_of_unsupervised_rows,
+)
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import BOOL, integer, one_of, real
 from apportion._utils.progress import report_progress, several_runs
@@ -299,7 +304,9 @@ class LPLLP(GraphClassifier):
         if self.decode == "sequence" and in_time is not None:
             report_progress("decoding along time")
             cost = flicker_of(labels.labels, in_time).cost
-            along_time = decode_along_time(solution.F, matched, ranks, in_time, cost)
+            most = matched.most_episodes
+            along_time = decode_along_time(solution.F, matched, ranks, in_time, cost, most)
+            warn_of_episodes(along_time.labels, matched, in_time)
         self._keep(matched, graph, solution.F, labels, along_time=along_time)
         return self
 

@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.base import clone
 
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport
+from apportion.estimators import LPLLP
+from apportion.estimators._base import BagClassifier
+from apportion.exceptions import name_some
+from apportion.labeling._methods import name_of_method
 from apportion.labeling._supervised import SupervisedTable
-from apportion.labeling.rows import RowLabels, is_known, places_among
+from apportion.labeling.rows import RowLabels, Supervision, is_known, places_among
+from apportion.model_selection._weighing import WeighingClassifier
 from apportion.plotting._segments import episodes_per_bag
 from apportion.plotting._window_times import Times
 
@@ -112,12 +118,54 @@ def episodes_in_table(
 
 def given_episodes(report: BagReport, task: SupervisedTable) -> FloatArray | None:
     """Return what a diary says of the bags of a report; None if it says nothing of any."""
-    if task.episodes is None:
+    most = task.totals.most_episodes
+    if most is None:
         return None
     position = {bag: k for k, bag in enumerate(task.totals.ids)}
-    with_none = np.vstack([task.episodes, np.full(task.episodes.shape[1], np.nan)])
+    with_none = np.vstack([most, np.full(most.shape[1], np.nan)])
     given: FloatArray = with_none[[position.get(bag, -1) for bag in report.ids]]
     return given
+
+
+def decode_by_diary(
+    model: BagClassifier, known: Supervision
+) -> tuple[BagClassifier, tuple[str, ...]]:
+    """Return a model that keeps to how often classes happened, if it can, and why, in words.
+
+    Parameters
+    ----------
+    model : estimator
+        A model that is not fitted, and decodes by quota.
+    known : Supervision
+        What is known of the rows.
+
+    Returns
+    -------
+    estimator
+        One that decodes along time, if the totals say how often a class happened, the times of the
+        rows are used and the method weighs candidates; else the model as it is.
+    tuple of str
+        Notes about it: none if the totals do not say how often.
+    """
+    totals = known.totals
+    if totals.most_episodes is None:
+        return model, ()
+    said = np.isfinite(totals.most_episodes).any(axis=0)
+    how_often = (
+        f"the diary says how often for {name_some(map(repr, totals.classes[said].tolist()))}"
+    )
+    if known.in_time is None:
+        return model, (f"decode: by quota, though {how_often}: no times are used",)
+    # Quota labels of LPLLP with ties in time are more often right than its labels along time, also
+    # than those that keep to the numbers: .95 against .87 in three made-up weeks.
+    if not isinstance(model, WeighingClassifier):
+        name = name_of_method(model)
+        reason = f"{name} does not decode along time" + (
+            " unless it is asked to" if isinstance(model, LPLLP) else ""
+        )
+        return model, (f"decode: by quota, though {how_often}: {reason}",)
+    model = clone(model).set_params(decode="sequence")
+    return model, (f"decode: along time, because {how_often}",)
 
 
 def bag_codes(bags: AnyArray, labels: RowLabels, report: BagReport) -> IntArray:

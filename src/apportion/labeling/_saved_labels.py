@@ -70,11 +70,7 @@ def match_labels(saved: SourceTable, task: SupervisedTable) -> tuple[SupervisedT
         uncertain = np.array(["uncertain" in codes.split(";") for codes in reasons.tolist()])
         uncertain &= ~is_known(labels) & np.isfinite(masses).all(axis=1)
         confidence[uncertain] = _shares(saved, "confidence")[order][uncertain]
-    task = replace(
-        task,
-        supervision=replace(task.supervision, totals=totals),
-        episodes=task.episodes_for(totals),
-    )
+    task = replace(task, supervision=replace(task.supervision, totals=totals))
     return task, RowLabels(totals.classes, labels, masses, confidence, reasons)
 
 

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from apportion._io.identifiers import first_called
-from apportion._utils.typing import AnyArray, FloatArray
+from apportion._utils.typing import AnyArray
 from apportion.exceptions import InputError
 from apportion.labeling._source import SourceTable
 from apportion.labeling.rows import RowsInTime, Supervision
@@ -100,8 +98,6 @@ class SupervisedTable:
         How times are written, if not in ISO 8601.
     id : str or None
         The column of row ids that was asked for.
-    episodes : ndarray of shape (n_bags, n_classes), or None
-        How often each class of `totals` happened in each bag, according to a diary; NaN = not said.
     """
 
     rows: SourceTable
@@ -114,7 +110,6 @@ class SupervisedTable:
     absent_classes: tuple[str, ...] = ()
     time_format: str | None = None
     id: str | None = None
-    episodes: FloatArray | None = None
 
     @property
     def totals(self) -> Totals:
@@ -143,11 +138,3 @@ class SupervisedTable:
         if not set(self.absent_classes) & set(labels.tolist()):
             return self.totals
         return self.totals.with_classes(sorted_classes(self.all_classes)[0])
-
-    def episodes_for(self, totals: Totals) -> FloatArray | None:
-        """Return the episodes of the classes of these totals; NaN for a class that has none."""
-        if self.episodes is None:
-            return None
-        position = {name: h for h, name in enumerate(self.totals.classes.tolist())}
-        with_none = np.column_stack([self.episodes, np.full(len(self.episodes), np.nan)])
-        return with_none[:, [position.get(name, -1) for name in totals.classes.tolist()]]

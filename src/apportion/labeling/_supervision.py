@@ -82,7 +82,6 @@ def supervised_table(
     return replace(
         task,
         supervision=replace(task.supervision, given=labels, totals=totals),
-        episodes=task.episodes_for(totals),
         roles={**task.roles, **dict.fromkeys(columns, "the given labels")},
         notes=(*task.notes, *notes, *unused),
     )
@@ -215,7 +214,6 @@ def _from_diary(
         times_of_diary(matched, day_start),
         "entry",
         matched.never,
-        episodes=matched.episodes,
     )
 
 

@@ -370,11 +370,13 @@ def _as_shares(totals: Totals, bags: AnyArray) -> Totals:
     ids = [totals.ids[k] for k in used]
     n_samples = np.array([[sizes[bag]] for bag in ids], dtype=np.float64)
     lower, upper = totals.lower[used] / n_samples, totals.upper[used] / n_samples
-    return Totals.from_intervals(
+    shares = Totals.from_intervals(
         dict(zip(ids, lower.tolist(), strict=True)),
         dict(zip(ids, np.minimum(upper, 1.0).tolist(), strict=True)),
         classes=totals.classes.tolist(),
     )
+    most = totals.most_episodes
+    return shares if most is None else shares.with_most_episodes(most[used])
 
 
 def places_among(labels: AnyArray, classes: AnyArray) -> IntArray:

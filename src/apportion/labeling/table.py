@@ -20,7 +20,7 @@ from apportion.exceptions import (
     SupervisionError,
     hint,
 )
-from apportion.labeling._episodes import episodes_in_table
+from apportion.labeling._episodes import decode_by_diary, episodes_in_table
 from apportion.labeling._features import TableFeatures, learn_features, missing_notes
 from apportion.labeling._methods import name_of_method, resolved_method
 from apportion.labeling._output_tables import episodes_table, labeled_table, written_times
@@ -262,7 +262,9 @@ def label_table(
         `"auto"`, which weighs several methods by held-out totals (see `AutoLLP`), the name of a
         single one, such as `"lpllp"`, `"gp"`, `"trees"`, `"mean-map"`, `"inv-cal"` or `"count"`, or
         an estimator of this library, of which a clone is fitted. By default `"lpllp"`, which is
-        `LPLLP(random_state=0)`.
+        `LPLLP(random_state=0)`. A method that is given by name decodes by quota, or along time
+        (`decode="sequence"`) if the diary says how often an activity happened, times are used, and
+        it is `"auto"` or `"lpllp"`.
     estimator : estimator, optional
         An estimator, as `method` takes it too.
     abstain_below : float, optional
@@ -338,6 +340,7 @@ def label_table(
         use_times=use_times,
         all_columns=all_columns,
         method=name,
+        choose_decode=estimator is None and not isinstance(method, BagClassifier),
     )
 
 
@@ -351,6 +354,7 @@ def label_supervised(
     all_columns: bool = False,
     command: str = "",
     method: str = "",
+    choose_decode: bool = False,
 ) -> LabeledTable:
     """Label the rows of a table whose supervision and features were read.
 
@@ -368,6 +372,8 @@ def label_supervised(
         The command that is running, for the summary.
     method : str, optional
         The name of the method, for the summary; by default that of the estimator.
+    choose_decode : bool, default=False
+        Whether labels are decoded along time if the diary says how often an activity happened.
 
     Returns
     -------
@@ -381,9 +387,13 @@ def label_supervised(
         supervision = replace(supervision, left_out=left_out)
     if use_times:
         supervision = replace(supervision, in_time=task.row_times.in_order)
+    model = resolved_method(estimator)
+    decode_notes: tuple[str, ...] = ()
+    if choose_decode:
+        model, decode_notes = decode_by_diary(model, supervision)
     try:
         labels = label_rows(
-            encoded.rows, supervision, estimator, {"missing-features": marked}, abstain_below
+            encoded.rows, supervision, model, {"missing-features": marked}, abstain_below
         )
     except SupervisionError as error:
         raise _located(error, task) from None
@@ -391,6 +401,7 @@ def label_supervised(
         *task.notes,
         *features.notes,
         *missing_notes(recipe, encoded),
+        *decode_notes,
         *labels.notes,
         *method_notes(labels),
         *uncertain_notes(labels, abstain_below, calibrated=labels.calibrated),

@@ -149,7 +149,12 @@ def known_without(bags: Bags, hidden: BoolArray | None) -> tuple[AnyArray | None
     ids = object_vector([*range(len(bags.ids)), None])
     codes = np.where(hidden, -1, bags.codes)
     totals = Totals._of(
-        tuple(range(len(bags.ids))), bags.classes, bags.lower, bags.upper, "mass", False
+        tuple(range(len(bags.ids))),
+        bags.classes,
+        bags.lower,
+        bags.upper,
+        "mass",
+        most_episodes=bags.most_episodes,
     )
     return y, ids[codes], totals
 

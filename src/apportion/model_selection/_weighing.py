@@ -13,6 +13,7 @@ from apportion._core.decode import Decoding, threshold
 from apportion._core.persistence import flicker_of
 from apportion._core.projection import reconcile
 from apportion._core.sequence_decode import decode_along_time
+from apportion._core.warn import warn_of_episodes
 from apportion._io.archive import Stored
 from apportion._io.class_tables import columns_for
 from apportion._io.model_state import State, StateReader
@@ -61,6 +62,8 @@ class WeighingClassifier(BagClassifier):
         "decode": ALONG_TIME,
         "cv": integer(2, "auto"),
     }
+
+    _how_to_decode_along_time: ClassVar = "Pass `times` of these rows, or use decode='quota'."
 
     cv: int | str
     n_jobs: int | None
@@ -297,7 +300,10 @@ class WeighingClassifier(BagClassifier):
             cost = self._in_time.persistence.cost
         else:
             cost = flicker_of(self._quota(X, F, bags).labels, in_order).cost
-        return decode_along_time(F, bags, hash_ranks(X, len(X)), in_order, cost)
+        ranks = hash_ranks(X, len(X))
+        decoding = decode_along_time(F, bags, ranks, in_order, cost, bags.most_episodes)
+        warn_of_episodes(decoding.labels, bags, in_order)
+        return decoding
 
     def _soft_labels(self, X: Any) -> FloatArray:
         if self._shares is not None:

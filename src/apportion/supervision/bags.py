@@ -43,6 +43,9 @@ class Bags:
         Bounds of the class masses of all rows of a bag.
     open_lower, open_upper : ndarray of shape (n_bags, n_classes)
         Bounds of the class masses of its open rows.
+    most_episodes : ndarray of shape (n_bags, n_classes), or None
+        The most episodes of each class that begin in each bag, whatever labels are given; NaN =
+        not known.
     groups, open_groups : Groups
         All rows, and the open rows, by bag.
 
@@ -59,6 +62,7 @@ class Bags:
     lower: FloatArray
     upper: FloatArray
     given: IntArray
+    most_episodes: FloatArray | None = None
 
     def __post_init__(self) -> None:
         self.groups = Groups(self.codes, len(self.ids))
@@ -113,7 +117,8 @@ class Bags:
         position = np.append(np.argsort(bags), -1)
         ids = tuple(self.ids[k] for k in bags)
         codes, lower, upper = position[self.codes[rows]], self.lower[bags], self.upper[bags]
-        return Bags(ids, self.classes, codes, lower, upper, self.given[rows])
+        most = _some_of(self.most_episodes, bags)
+        return Bags(ids, self.classes, codes, lower, upper, self.given[rows], most)
 
     def only(self, bags: IntArray) -> Bags:
         """Return some of the bags; rows of the others are in no bag, and keep no given label."""
@@ -122,7 +127,9 @@ class Bags:
         codes = position[self.codes]
         given = np.where((self.codes >= 0) & (codes < 0), -1, self.given)
         ids = tuple(self.ids[k] for k in bags)
-        return Bags(ids, self.classes, codes, self.lower[bags], self.upper[bags], given)
+        lower, upper = self.lower[bags], self.upper[bags]
+        most = _some_of(self.most_episodes, bags)
+        return Bags(ids, self.classes, codes, lower, upper, given, most)
 
     def with_given(self, F: FloatArray) -> FloatArray:
         """Return the soft labels with the given rows at their labels; changes F."""
@@ -276,7 +283,13 @@ def match_bags(
     sizes = np.bincount(codes[codes >= 0], minlength=len(used)).astype(np.float64)
     lower, upper = masses_for(totals, used.astype(np.intp), sizes)
     given = _given_codes(label_codes, labels, totals.classes)
-    return Bags(tuple(totals.ids[k] for k in used), totals.classes, codes, lower, upper, given)
+    ids_used = tuple(totals.ids[k] for k in used)
+    most = _some_of(totals.most_episodes, used)
+    return Bags(ids_used, totals.classes, codes, lower, upper, given, most)
+
+
+def _some_of(most_episodes: FloatArray | None, bags: IntArray) -> FloatArray | None:
+    return None if most_episodes is None else most_episodes[bags]
 
 
 def _given_codes(codes: IntArray, labels: list[Any], classes: AnyArray) -> IntArray:

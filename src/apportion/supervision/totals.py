@@ -27,6 +27,7 @@ from apportion._io.class_tables import (
 from apportion._io.identifiers import as_vector, factorize, is_duration, seconds
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.exceptions import SupervisionError, compared, counted, name_some
+from apportion.supervision.episode_limits import read_episodes
 from apportion.supervision.total_bounds import (
     refuse_infeasible,
     scaled_totals,
@@ -66,6 +67,9 @@ class Totals:
         Whether the bounds are shares of a bag or numbers of rows.
     normalize : bool
         Whether masses are rescaled to the number of rows that a bag turns out to have.
+    most_episodes : ndarray of shape (n_bags, n_classes), or None
+        The most episodes of each class that begin in each bag, NaN where that is not known; None if
+        it is known of none. See `with_most_episodes`.
 
     Examples
     --------
@@ -82,6 +86,7 @@ class Totals:
     upper: FloatArray
     unit: Literal["share", "mass"]
     normalize: bool = False
+    most_episodes: FloatArray | None = None
 
     def __init__(self) -> None:
         raise TypeError(
@@ -104,15 +109,29 @@ class Totals:
         return cls._of(tuple(cells.ids), classes, lower[:, order], upper[:, order], unit, normalize)
 
     @classmethod
-    def _of(cls, *values: Any) -> Totals:
-        """Return totals with the values of all attributes, in their order; bounds are frozen."""
+    def _of(
+        cls,
+        ids: tuple[Hashable, ...],
+        classes: AnyArray,
+        lower: FloatArray,
+        upper: FloatArray,
+        unit: Literal["share", "mass"],
+        normalize: bool = False,
+        most_episodes: FloatArray | None = None,
+    ) -> Totals:
+        """Return totals with these attributes; their tables of numbers are frozen."""
         totals = cls.__new__(cls)
+        tables = (None if x is None else _frozen(x) for x in (lower, upper, most_episodes))
+        low, high, most = tables
+        values = (ids, classes, low, high, unit, normalize, most)
         for field, value in zip(fields(cls), values, strict=True):
-            if field.name in ("lower", "upper"):
-                value = np.array(value, dtype=np.float64)
-                value.flags.writeable = False
             object.__setattr__(totals, field.name, value)
         return totals
+
+    def _replace(self, **changes: Any) -> Totals:
+        """Return the totals with other values of some attributes."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return self._of(**{**values, **changes})
 
     @classmethod
     def _from_masses(cls, cells: Cells, masses: FloatArray, normalize: bool) -> Totals:
@@ -387,13 +406,53 @@ class Totals:
             if label not in wanted:
                 raise unknown_class(f"class {label!r} of the totals", wanted)
         lower, upper = (columns_for(wanted, present, x) for x in (self.lower, self.upper))
-        return self._of(self.ids, classes, lower, upper, self.unit, self.normalize)
+        most = self.most_episodes
+        if most is not None:
+            most = columns_for(wanted, present, most, absent=np.nan)
+        return self._replace(classes=classes, lower=lower, upper=upper, most_episodes=most)
+
+    def with_most_episodes(self, table: Any, *, id_column: str | None = None) -> Totals:
+        """Return the same totals, and how often each class happened at most.
+
+        An episode is a run of rows of one class that follow each other in time. Estimators that
+        decode along time (`decode="sequence"`) let no more episodes of a class begin in a bag, as
+        far as the totals allow it; other estimators and decodings do not use the numbers.
+
+        Parameters
+        ----------
+        table : dataframe, mapping or array
+            Whole numbers, in the forms of `from_counts`, for some or all bags and classes of the
+            totals. A missing cell, class or bag is not known. The rows of an array are the bags in
+            the order of `ids`, its columns the classes in the order of `classes`.
+        id_column : str, optional
+            As in `from_proportions`.
+
+        Returns
+        -------
+        Totals
+            Numbers that were known before are replaced.
+
+        Examples
+        --------
+        >>> totals = Totals.from_counts({"mon": {"sleep": 90, "tea": 6}, "tue": {"sleep": 96}})
+        >>> totals.with_most_episodes({"mon": {"tea": 2}}).most_episodes
+        array([[nan,  2.],
+               [nan, nan]])
+        """
+        most = read_episodes(table, self.ids, self.classes, self.lower, id_column)
+        return self._replace(most_episodes=most)
 
     def __repr__(self) -> str:
         names = name_some(map(repr, self.classes.tolist()))
         kind = {"share": "shares", "mass": "masses"}[self.unit]
         bags = counted(len(self.ids), "bag").replace(",", "")
         return f"Totals({bags}, {len(self.classes)} classes: {names}; {kind})"
+
+
+def _frozen(values: FloatArray) -> FloatArray:
+    frozen = np.array(values, dtype=np.float64)
+    frozen.flags.writeable = False
+    return frozen
 
 
 def as_totals(proportions: Any) -> Totals:

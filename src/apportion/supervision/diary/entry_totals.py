@@ -48,9 +48,7 @@ class EntryTotals(NamedTuple):
     ids : list of str
         The ids of their bags.
     totals : Totals
-        The totals of their bags.
-    episodes : ndarray of shape (n_bags, n_classes)
-        How often each class of the totals happened; NaN = not given.
+        The totals of their bags, and how often each class happened.
     never : tuple of str
         Activities that take no time in any of them.
     finding : str or None
@@ -62,7 +60,6 @@ class EntryTotals(NamedTuple):
     kept: IntArray
     ids: list[str]
     totals: Totals
-    episodes: FloatArray
     never: tuple[str, ...]
     finding: str | None
     notes: list[str]
@@ -147,7 +144,7 @@ def entry_totals(
             f"{name_some(map(repr, never), 12)}"
         )
     episodes = _of_classes(entries.episodes[kept], entries.classes, totals.classes.tolist())
-    return EntryTotals(kept, ids, totals, episodes, never, finding, notes)
+    return EntryTotals(kept, ids, totals.with_most_episodes(episodes), never, finding, notes)
 
 
 def _some_titles(entries: Entries, mask: BoolArray, n: int) -> str:

@@ -42,11 +42,9 @@ class DiaryBags:
     bags : ndarray of shape (n_samples,)
         The id of each window's bag, participant and period; None = in no bag.
     totals : Totals
-        Bounds on the shares of the classes in each bag.
-    episodes : ndarray of shape (n_bags, n_classes)
-        How often each class of `totals` happened in each bag, according to the diary; NaN where it
-        does not say. Of a period that was recorded in part (`recorded_hours` below `hours`), the
-        number is an upper bound.
+        Bounds on the shares of the classes in each bag, and in `most_episodes` how often each class
+        happened, where the diary says it. It is the most, because a period may be recorded in part
+        (`recorded_hours` below `hours`).
     left_out : ndarray of bool, of shape (n_samples,)
         Windows that are not to be labeled, because the sensor was not worn.
     participants : ndarray of shape (n_samples,), or None
@@ -73,7 +71,6 @@ class DiaryBags:
 
     bags: AnyArray
     totals: Totals
-    episodes: FloatArray
     left_out: BoolArray
     participants: AnyArray | None
     starts: IntArray | None
@@ -86,6 +83,12 @@ class DiaryBags:
     never: tuple[str, ...]
     rules: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def episodes(self) -> FloatArray:
+        """How often each class happened in each bag; NaN where the diary does not say."""
+        most = self.totals.most_episodes
+        return np.full(self.totals.lower.shape, np.nan) if most is None else most
 
 
 def diary_bags(
@@ -222,7 +225,6 @@ def _matched_bags(
     return DiaryBags(
         bags=np.array([*result.ids, None], dtype=object)[bags],
         totals=result.totals,
-        episodes=result.episodes,
         left_out=recording.not_worn,
         participants=recording.participants,
         starts=starts,
