@@ -80,7 +80,7 @@ def test_completion_imports_nothing_slow():
 def test_no_options_of_a_command_import_anything_slow():
     code = (
         "from apportion.cli.app import COMMANDS, _imported\n"
-        "assert all(_imported(name).get_params(None) for name in COMMANDS)"
+        "assert all(_imported(name).params for name in COMMANDS)"
     )
     assert not imported_by(code) & SLOW
 
