@@ -23,7 +23,8 @@ _STYLE = (
     "padding:.3em 0;color:inherit}"
     ".apportion-table th,.apportion-table td{padding:.2em .7em;text-align:right;"
     "border-bottom:1px solid rgba(128,128,128,.4);color:inherit}"
-    ".apportion-table th[scope=row],.apportion-table td[colspan]{text-align:left}"
+    ".apportion-table td{white-space:nowrap}"
+    ".apportion-table th:first-child,.apportion-table td[colspan]{text-align:left}"
     ".apportion-notes{margin:.4em 0 0;padding-left:1.2em;color:inherit}"
 )
 
@@ -76,7 +77,7 @@ class HTMLTable:
             lines.append(f'<tr><td colspan="{len(self.header)}">{left}</td></tr>')
         notes = "".join(f"<li>{text(note, 10 * _TITLE_CHARACTERS)}</li>" for note in self.notes)
         return (
-            f'<div><style>{_STYLE}</style><table class="apportion-table">'
+            f'<div style="overflow-x:auto"><style>{_STYLE}</style><table class="apportion-table">'
             f"<caption>{text(self.caption, _TITLE_CHARACTERS)}</caption>"
             f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
             + (f'<ul class="apportion-notes">{notes}</ul>' if notes else "")

@@ -156,17 +156,17 @@ class Diagnosis:
         names, n_shown = class_columns(labels)
         more = ["…"] * (len(labels) > n_shown)
         shown = min(n_shown, SHOWN_ROWS)
-        summary, *others = str(self).splitlines()[: -len(self._sentences()) or None]
+        figures = str(self).splitlines()[: -len(self._sentences()) or None]
         table = HTMLTable(
-            f"Diagnosis: {summary}",
-            ["pair", *names],
+            "Information index of pairs of classes",
+            ["class", *names],
             [
                 [label, *map(_index_cell, row[:n_shown]), *more]
                 for label, row in zip(labels[:shown], self.pairwise, strict=False)
             ],
             n_left=max(len(labels) - shown, 0),
             row_word="classes",
-            notes=[*others, *self._sentences()],
+            notes=[*figures, *self._sentences()],
         )
         return str(table)
 

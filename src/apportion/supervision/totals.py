@@ -401,7 +401,7 @@ class Totals:
         names, n_shown = class_columns(self.classes.tolist())
         more = ["…"] * (len(self.classes) > n_shown)
         bounds = zip(self.lower[:SHOWN_ROWS], self.upper[:SHOWN_ROWS], strict=True)
-        cells = [list(map(interval, low[:n_shown], high[:n_shown])) for low, high in bounds]
+        cells = [_rounded(low[:n_shown], high[:n_shown]) for low, high in bounds]
         kind = {"share": "shares of a bag", "mass": "rows"}[self.unit]
         table = HTMLTable(
             f"Totals of {counted(len(self.ids), 'bag')}, in {kind}",
@@ -411,6 +411,10 @@ class Totals:
             row_word="bags",
         )
         return str(table)
+
+
+def _rounded(lower: FloatArray, upper: FloatArray) -> list[str]:
+    return list(map(interval, lower.round(4), upper.round(4)))
 
 
 def interval(lower: float, upper: float) -> str:
