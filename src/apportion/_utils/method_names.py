@@ -9,9 +9,3 @@ METHODS = (
     *("label-propagation", "prop-svm"),
 )
 """All methods weighed, or a single one: the keys of `NAMED` in `model_selection/_candidates.py`."""
-
-DEFAULT_METHOD = AUTO
-"""The method of tables and of the command line, unless another one is asked for.
-
-Chosen by `benchmarks/natural.py`: windows of WISDM by user, .75 of the labels are right with `auto`
-and .65 with `lpllp`; made-up weeks, .95 and .88."""

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
-from apportion._utils.method_names import DEFAULT_METHOD, LP_LLP, METHODS
+from apportion._utils.method_names import LP_LLP, METHODS
 from apportion._utils.signals import ending_at_once
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -316,7 +316,9 @@ class MethodOptions:
     @property
     def name(self) -> str:
         """The method: as given, or that of the options that were given."""
-        return self.method or (LP_LLP if self.of_lp_llp else DEFAULT_METHOD)
+        from apportion.labeling._methods import name_of_method
+
+        return name_of_method(LP_LLP if self.method is None and self.of_lp_llp else self.method)
 
     @property
     def of_lp_llp(self) -> dict[str, Any]:
