@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-quick check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-tables benchmark-natural benchmark-published benchmark-report benchmark-diaries benchmark-startup picture screenshots demo-cluster benchmark-cluster clean
+.PHONY: demo test test-quick check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-tables benchmark-natural benchmark-published benchmark-report benchmark-diaries benchmark-startup benchmark-track picture screenshots demo-cluster benchmark-cluster clean
 
 demo: .venv/runtime
 	$(BIN)/apportion demo --force
@@ -75,6 +75,11 @@ benchmark-diaries: .venv/dev
 
 benchmark-startup: .venv/dev
 	$(BIN)/python benchmarks/startup.py
+
+# Figures of this commit, kept in benchmarks/track, and the picture of all commits that have some.
+benchmark-track: .venv/dev
+	$(BIN)/python benchmarks/track.py
+	$(BIN)/python benchmarks/track.py --plot docs/images/track.svg
 
 picture: .venv/dev
 	$(BIN)/python examples/picture.py docs/images/xor.png

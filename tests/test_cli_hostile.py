@@ -897,7 +897,7 @@ def test_ctrl_c_during_the_imports(tmp_path, module):
     write(f"{module}.py", slow)
     paths = [str(tmp_path), str(Path(apportion.__file__).parents[1])]
     running = subprocess.Popen(
-        [sys.executable, "-m", "apportion", "label", "--help"],
+        [sys.executable, "-m", "apportion", "label", "rows.csv"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from apportion._utils.signals import Stopped, end_at_once, print_stopped, stop_cleanly
@@ -17,7 +18,8 @@ def main() -> None:
 def _app() -> Callable[[], Any]:
     from apportion.cli import app
 
-    return app
+    # With this name, `python -m apportion` prints a script of completion that works.
+    return partial(app, prog_name="apportion")
 
 
 def run(load: Callable[[], Callable[[], Any]]) -> None:

@@ -10,12 +10,11 @@ import narwhals.stable.v1 as nw
 import numpy as np
 
 from apportion._core.decode import Decoding
+from apportion._utils.html_table import SHOWN_ROWS, HTMLTable, Marked, class_columns
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.metrics import rows_to_change
 from apportion.supervision.bags import Bags
-
-_SHOWN = 12
-"""The number of bags that are printed."""
+from apportion.supervision.totals import interval
 
 
 @dataclass(frozen=True)
@@ -123,21 +122,45 @@ class BagReport:
         header = ["bag", "rows", *map(str, self.classes.tolist())]
         counts = self.assigned[self.decode]
         lines = [header]
-        for k, bag in enumerate(self.ids[:_SHOWN]):
+        for k, bag in enumerate(self.ids[:SHOWN_ROWS]):
             totals = zip(self.lower[k], self.upper[k], counts[k], strict=True)
-            cells = [f"{_interval(lower, upper)} → {count}" for lower, upper, count in totals]
+            cells = [f"{interval(lower, upper)} → {count}" for lower, upper, count in totals]
             lines.append([str(bag), str(self.sizes[k]), *cells])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         text = ["  ".join(map(str.rjust, line, widths)) for line in lines]
-        if len(self.ids) > _SHOWN:
-            text.append(f"… and {len(self.ids) - _SHOWN} more bags")
+        if len(self.ids) > SHOWN_ROWS:
+            text.append(f"… and {len(self.ids) - SHOWN_ROWS} more bags")
         text.append(f"given → assigned rows, decode={self.decode!r}")
-        summary = [
+        return "\n".join([*text, *self._summary()])
+
+    def _summary(self) -> list[str]:
+        return [
             f"{name}: {self.error(name):.1%} of the rows off their bag's totals, "
             f"{self.tied.get(name, 0)} rows decided by a tie-break"
             for name in self.assigned
         ]
-        return "\n".join([*text, *summary])
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks; totals that the labels miss by a row or more are bold."""
+        names, n_shown = class_columns(self.classes.tolist())
+        table = HTMLTable(
+            f"Given → assigned rows, decode={self.decode!r}",
+            ["bag", "rows", *names],
+            [self._html_row(k, n_shown) for k in range(min(len(self.ids), SHOWN_ROWS))],
+            n_left=max(len(self.ids) - SHOWN_ROWS, 0),
+            row_word="bags",
+            notes=self._summary(),
+        )
+        return str(table)
+
+    def _html_row(self, k: int, n_shown: int) -> list[Any]:
+        """Return the cells of a bag, one for each class that is shown."""
+        cells: list[Any] = [self.ids[k], f"{self.sizes[k]:,}"]
+        totals = zip(self.lower[k], self.upper[k], self.assigned[self.decode][k], strict=True)
+        for lower, upper, count in list(totals)[:n_shown]:
+            cell = f"{interval(lower, upper)} → {count}"
+            cells.append(cell if lower - 1 < count < upper + 1 else Marked(cell))
+        return [*cells, *["…"] * (len(self.classes) > n_shown)]
 
 
 def as_frame(columns: dict[str, Any], backend: Literal["pandas", "polars", "pyarrow"]) -> Any:
@@ -228,7 +251,3 @@ def _of_one_type(items: Sequence[Any]) -> list[Any]:
     """Return the items, as text if a column could not hold them otherwise."""
     types = {type(item) for item in items}
     return list(items) if len(types) == 1 and tuple not in types else [str(item) for item in items]
-
-
-def _interval(lower: float, upper: float) -> str:
-    return f"{upper:g}" if upper - lower <= 1e-9 else f"{lower:g}…{upper:g}"

@@ -14,6 +14,7 @@ from typing import Any
 
 from apportion._io.atomic_write import Outputs, require_writable
 from apportion._io.spreadsheet_safe import require_ending, write_csv, write_table
+from apportion._utils.method_names import AUTO, LP_LLP, METHODS
 from apportion.cli.console import OPTIONS, CommandLineError, in_options, on_stdout
 from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, OutputOptions
 from apportion.estimators import LPLLP, InvCal, MeanMap
@@ -21,7 +22,7 @@ from apportion.estimators._base import BagClassifier
 from apportion.exceptions import InputError, OutputError, counted, name_some
 from apportion.graphs import KNNGraph
 from apportion.labeling._features import TableFeatures, learn_features
-from apportion.labeling._methods import AUTO, LP_LLP, METHODS, method_named
+from apportion.labeling._methods import method_named
 from apportion.labeling._summary import with_summary
 from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling._supervision import check_sources, supervised_table

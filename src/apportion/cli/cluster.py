@@ -7,10 +7,10 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
-from apportion._io.feature_columns import when_by_name
-from apportion._io.sheet import read_sheet
 from apportion._utils.progress import report_progress
 from apportion.cli.console import (
     CommandLineError,
@@ -20,12 +20,12 @@ from apportion.cli.console import (
     stages,
     with_exit_codes,
 )
-from apportion.cli.options import REQUIRED, argument, option, with_groups
-from apportion.cli.show import show_bags
+from apportion.cli.options import OUTPUT, REQUIRED, argument, option, with_groups
 from apportion.exceptions import counted, message_of
-from apportion.labeling._features import feature_notes, time_notes
-from apportion.report._glossary import Explanations
-from apportion.supervision.totals_table import Unit, read_totals
+
+_bags, _feature, _method, _cluster = (
+    partial(option, panel=panel) for panel in ("Bags", "Features", "Method", "Cluster")
+)
 
 
 @dataclass(kw_only=True)
@@ -33,47 +33,47 @@ class ClusterOptions:
     """What to label, how and where."""
 
     folder: Path = argument(REQUIRED, "A folder of Parquet files; each is a partition.", "FOLDER")
-    bags: str = option(REQUIRED, "Column of bag ids.", metavar="COLUMN")
-    proportions: Path = option(
+    bags: str = _bags(REQUIRED, "Column of bag ids.", metavar="COLUMN")
+    proportions: Path = _bags(
         REQUIRED, "Table of the bags' totals (CSV, Parquet).", metavar="TABLE"
     )
-    output: Path = option(
+    output: Path = OUTPUT(
         REQUIRED,
         "Folder for the labels, a Parquet file for each that is read; workers must reach it.",
         "--output",
         "-o",
         metavar="FOLDER",
     )
-    unit: Unit = option("auto", "What the totals are.")
-    features: list[str] | None = option(
+    unit: Literal["auto", "share", "percent", "count"] = _bags("auto", "What the totals are.")
+    features: list[str] | None = _feature(
         None,
         "Column to use, by name or pattern such as 'acc_*'; may be repeated. If not given, all "
         "numbers that are no ids or times.",
         metavar="PATTERN",
     )
-    exclude: list[str] | None = option(
+    exclude: list[str] | None = _feature(
         None, "Column not to use; may be repeated.", metavar="PATTERN"
     )
-    keep: list[str] | None = option(
+    keep: list[str] | None = OUTPUT(
         None, "Column to put beside the labels; may be repeated.", metavar="COLUMN"
     )
-    scheduler: str | None = option(
+    scheduler: str | None = _cluster(
         None,
         "Address of a Dask scheduler, such as tcp://10.0.0.1:8786. A local cluster if not given.",
         metavar="ADDRESS",
     )
-    workers: int | None = option(None, "Processes of the local cluster; one a core.", min=1)
-    checkpoint: Path | None = option(
+    workers: int | None = _cluster(None, "Processes of the local cluster; one a core.", min=1)
+    checkpoint: Path | None = _cluster(
         None, "File to keep the run in: an interrupted run goes on from it.", metavar="FILE"
     )
-    anchors: int | None = option(None, "Number of anchors; by the number of rows.", min=1)
-    nearest: int = option(5, "Nearest anchors that every row is tied to.", min=1)
-    alpha: float = option(0.5, "How far labels travel, between 0 and 1.")
-    refine: bool = option(True, "Let neighbors agree more.", "--refine/--no-refine")
-    max_iter: int = option(2000, "The most iterations.", min=1)
-    tol: float = option(1e-8, "How exact soft labels are; larger is faster.", min=0.0)
-    force: bool = option(False, "Replace labels that are there, all of them.", "--force")
-    quiet: bool = option(False, "Say only what went wrong.", "--quiet", "-q")
+    anchors: int | None = _method(None, "Number of anchors; by the number of rows.", min=1)
+    nearest: int = _method(5, "Nearest anchors that every row is tied to.", min=1)
+    alpha: float = _method(0.5, "How far labels travel, between 0 and 1.")
+    refine: bool = _method(True, "Let neighbors agree more.", "--refine/--no-refine")
+    max_iter: int = _method(2000, "The most iterations.", min=1)
+    tol: float = _method(1e-8, "How exact soft labels are; larger is faster.", min=0.0)
+    force: bool = OUTPUT(False, "Replace labels that are there, all of them.", "--force")
+    quiet: bool = OUTPUT(False, "Say only what went wrong.", "--quiet", "-q")
 
 
 @with_exit_codes
@@ -90,8 +90,14 @@ def cluster(options: ClusterOptions) -> None:
         raise CommandLineError(f"--alpha must be above 0 and below 1. Got {options.alpha:g}.")
     from apportion._dask.cluster import started
     from apportion._dask.label_files import refuse_output
+    from apportion._io.feature_columns import when_by_name
     from apportion._io.parquet import choose_features, read_footers, require_columns
+    from apportion._io.sheet import read_sheet
+    from apportion.cli.show import show_bags
     from apportion.distributed import LPLLP
+    from apportion.labeling._features import feature_notes, time_notes
+    from apportion.report._glossary import Explanations
+    from apportion.supervision.totals_table import read_totals
 
     folder, bags, quiet = options.folder, options.bags, options.quiet
     keep, force = options.keep or (), options.force

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from apportion.cli.calls import read_supervised
 from apportion.cli.console import OPTIONS, print_notes, print_out, stages, with_exit_codes
-from apportion.cli.options import KnownOptions, option, with_groups
+from apportion.cli.options import OUTPUT, KnownOptions, with_groups
 from apportion.exceptions import name_some
-from apportion.labeling._summary import as_json, diagnosis_summary
-from apportion.report._glossary import Explanations
-from apportion.supervision.diagnosis import Diagnosis, placing_sentences
-from apportion.supervision.diagnosis import diagnose as diagnosis_of
+
+if TYPE_CHECKING:
+    from apportion.report._glossary import Explanations
+    from apportion.supervision.diagnosis import Diagnosis
 
 
 @dataclass(kw_only=True)
 class PrintOptions:
     """How findings are printed."""
 
-    json: bool = option(False, "Print the findings as JSON.", "--json")
-    quiet: bool = option(False, "Print the findings only.", "--quiet", "-q")
+    json: bool = OUTPUT(False, "Print the findings as JSON.", "--json")
+    quiet: bool = OUTPUT(False, "Print the findings only.", "--quiet", "-q")
 
 
 @with_exit_codes
 @with_groups
 def diagnose(known: KnownOptions, out: PrintOptions) -> None:
-    """Show which classes the totals, or the diary, of READINGS can and cannot tell apart.
+    """Show which classes the totals, or the diary, tell apart.
 
     Nothing is labeled and no feature is looked at. An information index near 0 means that all
     bags, or the diary's entries, are alike; 1 that each of them holds one class only.
     """
+    from apportion.cli.calls import read_supervised
+    from apportion.labeling._summary import as_json, diagnosis_summary
+    from apportion.report._glossary import Explanations
+    from apportion.supervision.diagnosis import diagnose as diagnosis_of
+
     with stages(out.quiet):
         task = read_supervised(known)
     explain = Explanations(task.bag_word)
@@ -46,6 +51,8 @@ def diagnose(known: KnownOptions, out: PrintOptions) -> None:
 
 def _in_words(diagnosis: Diagnosis, explain: Explanations) -> list[str]:
     """Return what the totals can tell apart, the plainest first."""
+    from apportion.supervision.diagnosis import placing_sentences
+
     lines = list(diagnosis.findings) or [
         f"No two classes stand in the same, or almost the same, ratio in every {explain.bag}."
     ]

@@ -7,18 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from apportion._io.atomic_write import Outputs
-from apportion._io.spreadsheet_safe import write_table
-from apportion.cli import calls
-from apportion.cli.console import (
-    OPTIONS,
-    CommandLineError,
-    print_log,
-    print_notes,
-    print_out,
-    stages,
-    with_exit_codes,
-)
+from apportion.cli.console import with_exit_codes
 from apportion.cli.options import (
     OUTPUT,
     FeatureOptions,
@@ -27,22 +16,6 @@ from apportion.cli.options import (
     OutputOptions,
     with_groups,
 )
-from apportion.cli.show import show_report
-from apportion.exceptions import counted
-from apportion.labeling._summary import as_json
-from apportion.labeling._supervised import SupervisedTable
-from apportion.labeling.table import (
-    LabeledTable,
-    check_savable,
-    label_supervised,
-    require_times,
-)
-from apportion.model_selection._forecast import FORECAST
-from apportion.report import page_bytes
-from apportion.report._glossary import Explanations
-from apportion.report._labeled import contents_of_table
-
-_IN_NOTES = ("information index", "stationarity", "residual", "energy")
 
 
 @dataclass(kw_only=True)
@@ -88,105 +61,7 @@ def label(
     Give --bags COLUMN and --proportions TABLE, or --diary DIARY. The answer has the rows' ids and
     times, a label, the mass of every class, the label's confidence and a reason code.
     """
-    label_file(known, feature, method, out, more, calls.command_line())
+    from apportion.cli.calls import command_line
+    from apportion.cli.label_file import label_file
 
-
-def label_file(
-    known: KnownOptions,
-    feature: FeatureOptions,
-    method: MethodOptions,
-    out: OutputOptions,
-    more: MoreFiles,
-    command: str,
-) -> LabeledTable:
-    """Read rows, label them, write the labeled table and return it.
-
-    The summary and the report show `command` as what was run.
-    """
-    _check_options(known, method, out, more)
-    with stages(out.quiet):
-        task = calls.read_supervised(known, feature.id)
-        features = calls.read_features(task, feature)
-    _check_rows(task, more, method)
-    explain = Explanations(task.bag_word)
-    first_notes = [*task.notes, *features.notes]
-    print_notes(explain.lines(task.bag_word), out.quiet)
-    print_notes(task.rules, out.quiet, "rules, each an option:")
-    print_notes(first_notes, out.quiet)
-    with stages(out.quiet), print_log(out.quiet, FORECAST):
-        labeled = label_supervised(
-            task,
-            features,
-            calls.estimator_of(method),
-            abstain_below=out.abstain_below,
-            use_times=not method.no_time,
-            all_columns=out.all_columns,
-            command=command,
-            method=method.name,
-            choose_decode=method.decode == "auto",
-        )
-    notes = labeled.notes[len(first_notes) :]
-    print_notes(notes, out.quiet)
-    print_notes(explain.lines(*(term for term in _IN_NOTES if term in " ".join(notes))), out.quiet)
-    if not out.quiet:
-        show_report(labeled.labels, explain)
-    with Outputs(force=out.force) as outputs:
-        written = _write_more(labeled, task, known, out, more, outputs)
-        written = [*calls.write_labeled(labeled, out.output, outputs), *written]
-        if out.json:
-            print_out(as_json(labeled.summary, OPTIONS))
-    print_notes(written, out.quiet)
-    return labeled
-
-
-def _check_options(
-    known: KnownOptions, method: MethodOptions, out: OutputOptions, more: MoreFiles
-) -> None:
-    """Raise for options that do not go together, and for files that could not be written."""
-    calls.check_output(out)
-    if more.labels_only and more.model is None:
-        raise CommandLineError("--labels-only says how --model FILE is saved: name the file.")
-    if more.model is not None and known.graphs == "each":
-        raise CommandLineError("--model saves one model: use --graphs one.")
-    calls.check_method(method)
-    tables, others = (out.output, more.episodes), [more.model]
-    calls.check_files(*tables, page=more.report, others=others, inputs=known.files, force=out.force)
-
-
-def _check_rows(task: SupervisedTable, more: MoreFiles, method: MethodOptions) -> None:
-    """Raise, before the rows are labeled, if a file could not be made of them."""
-    if more.model is not None:
-        one_model = task.supervision.groups is None
-        with calls.about_options():
-            check_savable(task.rows, task.ids, one_model, labels_only=more.labels_only)
-    if more.episodes is not None:
-        require_times(task.rows, task.row_times)
-    if method.decode == "sequence":
-        require_times(task.rows, task.row_times, "{decode:sequence}")
-
-
-def _write_more(
-    labeled: LabeledTable,
-    task: SupervisedTable,
-    known: KnownOptions,
-    out: OutputOptions,
-    more: MoreFiles,
-    outputs: Outputs,
-) -> list[str]:
-    """Write the files beside the labeled table, and return what to say once they are there."""
-    written = []
-    if more.model is not None:
-        with outputs.writing(more.model) as path, path.open("wb") as file:
-            contents = labeled.save(file, labels_only=more.labels_only)
-        written.append(f"written: {more.model}, a model with {contents}")
-    if more.report is not None:
-        with stages(out.quiet):
-            page = page_bytes(contents_of_table(labeled, task, files=known.files, names=OPTIONS))
-        with outputs.writing(more.report) as path:
-            path.write_bytes(page)
-        written.append(f"written: {more.report}, a report to open in a browser")
-    if more.episodes is not None:
-        episodes = labeled.episodes(typed=calls.is_parquet(more.episodes))
-        write_table(episodes, more.episodes, outputs)
-        written.append(f"written: {more.episodes}, {counted(episodes.num_rows, 'episode')}")
-    return written
+    label_file(known, feature, method, out, more, command_line())

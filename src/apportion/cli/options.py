@@ -1,4 +1,8 @@
-"""The options of the commands, in groups that commands share."""
+"""The options of the commands, in groups that commands share.
+
+A shell reads them at every press of the Tab key. Nothing that is slow to import may be imported
+here, nor at the top of a command's module.
+"""
 
 # ruff: noqa: RUF009  (`option` and `argument` return fields)
 
@@ -8,12 +12,14 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import partial, wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
-from apportion.labeling._methods import LP_LLP, METHODS, name_of_method
+from apportion._utils.method_names import LP_LLP, METHODS
+from apportion._utils.signals import ending_at_once
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -67,6 +73,8 @@ def with_groups(command: Command) -> Command:
 
     @wraps(command)
     def flat(**values: Any) -> Any:
+        with ending_at_once():
+            import_module("apportion.cli.calls")  # and with it all that is slow to import
         return command(
             **{
                 name: group(**{item.name: values[item.name] for item in fields(group)})
@@ -86,6 +94,12 @@ _bags, _rule, _times, _feature, OUTPUT, _method, _lp_llp = (
         "Method, if it is lpllp",
     )
 )
+
+
+def _methods_from(incomplete: str) -> list[str]:
+    return [name for name in METHODS if name.startswith(incomplete)]
+
+
 READINGS = "The rows: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file."
 
 
@@ -255,6 +269,7 @@ class MethodOptions:
         f"out; it also estimates its accuracy. Or one of {', '.join(METHODS[1:])}. If not given: "
         "auto, or lpllp if one of its options is given.",
         metavar="METHOD",
+        autocompletion=_methods_from,
     )
     jobs: int | None = _method(
         None, "Processes that fit methods side by side; with --method auto. 1 if not given.", min=1
@@ -303,6 +318,8 @@ class MethodOptions:
     @property
     def name(self) -> str:
         """The method: as given, or that of the options that were given."""
+        from apportion.labeling._methods import name_of_method
+
         return name_of_method(LP_LLP if self.method is None and self.of_lp_llp else self.method)
 
     @property

@@ -7,12 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from apportion._io.atomic_write import Outputs
-from apportion.cli.calls import check_files, check_output, write_labeled
 from apportion.cli.console import OPTIONS, print_notes, print_out, stages, with_exit_codes
 from apportion.cli.options import REQUIRED, OutputOptions, argument, option, with_groups
-from apportion.labeling._summary import as_json
-from apportion.labeling.predict import predict_table
 
 
 @dataclass(kw_only=True)
@@ -32,11 +28,17 @@ class PredictOptions:
 @with_exit_codes
 @with_groups
 def predict(new: PredictOptions, out: OutputOptions) -> None:
-    """Label the new rows of READINGS by the fitted rows of MODEL that resemble them.
+    """Label the new rows of READINGS by the fitted rows of MODEL.
 
-    New rows have no totals: every one takes its most likely class. A model that was saved with
-    --labels-only knows its own rows again, by their ids, and no others.
+    The fitted rows that resemble a new row make its label. New rows have no totals: every one takes
+    its most likely class. A model that was saved with --labels-only knows its own rows again, by
+    their ids, and no others.
     """
+    from apportion._io.atomic_write import Outputs
+    from apportion.cli.calls import check_files, check_output, write_labeled
+    from apportion.labeling._summary import as_json
+    from apportion.labeling.predict import predict_table
+
     check_output(out)
     check_files(out.output, inputs=[new.model, new.readings], force=out.force)
     with stages(out.quiet):

@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from apportion.cli.calls import check_files, command_line, read_features, read_supervised
 from apportion.cli.console import OPTIONS, print_notes, stages, with_exit_codes
 from apportion.cli.options import (
     OUTPUT,
@@ -18,11 +17,6 @@ from apportion.cli.options import (
     with_groups,
 )
 from apportion.exceptions import counted
-from apportion.labeling._saved_labels import match_labels
-from apportion.labeling._source import source_table
-from apportion.labeling._summary import read_summary, summary_in
-from apportion.report._labeled import contents_of_saved
-from apportion.report._write import write_page as write_contents
 
 
 @dataclass(kw_only=True)
@@ -60,6 +54,13 @@ def report(page: ReportOptions, known: KnownOptions, feature: FeatureOptions) ->
     that labels corrected by hand can be looked at too. Pass the options of bags and features that
     the labels were made with.
     """
+    from apportion.cli.calls import check_files, command_line, read_features, read_supervised
+    from apportion.labeling._saved_labels import match_labels
+    from apportion.labeling._source import source_table
+    from apportion.labeling._summary import read_summary, summary_in
+    from apportion.report._labeled import contents_of_saved
+    from apportion.report._write import write_page as write_contents
+
     read = [*known.files, page.labels]
     check_files(page=page.output, inputs=[*read, page.summary], force=page.force)
     with stages(page.quiet):

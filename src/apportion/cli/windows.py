@@ -8,15 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from apportion._io.atomic_write import Outputs
 from apportion._utils.progress import report_progress
-from apportion.cli.calls import check_files, is_parquet, write_output
 from apportion.cli.console import print_notes, stages, with_exit_codes
 from apportion.cli.options import OUTPUT, REQUIRED, WriteOptions, argument, option, with_groups
-from apportion.labeling._output_tables import windows_table
-from apportion.labeling._source import source_table
-from apportion.supervision.diary.column_roles import EVENT_ROLES
-from apportion.supervision.diary.event_windows import windows_of_events
 
 _column = partial(option, None, panel="Columns")
 
@@ -50,11 +44,19 @@ class EventOptions:
 @with_exit_codes
 @with_groups
 def windows(events: EventOptions, out: WriteOptions) -> None:
-    """Turn the EVENTS of sensors into windows that 'apportion label' can read.
+    """Turn the EVENTS of sensors into windows, one row each.
 
-    Every participant has one row for each window from the first event to the last, with two columns
-    for each sensor: how long it was on, and how many of its events began.
+    'apportion label' can read them. Every participant has one row for each window from the first
+    event to the last, with two columns for each sensor: how long it was on, and how many of its
+    events began.
     """
+    from apportion._io.atomic_write import Outputs
+    from apportion.cli.calls import check_files, is_parquet, write_output
+    from apportion.labeling._output_tables import windows_table
+    from apportion.labeling._source import source_table
+    from apportion.supervision.diary.column_roles import EVENT_ROLES
+    from apportion.supervision.diary.event_windows import windows_of_events
+
     check_files(out.output, inputs=[events.events], force=out.force)
     with stages(out.quiet):
         report_progress("reading")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from apportion._utils.method_names import AUTO, LP_LLP, METHODS
 from apportion._utils.typing import IntArray
 from apportion.estimators import LPLLP
 from apportion.estimators._base import BagClassifier, seeded
@@ -17,11 +18,6 @@ from apportion.model_selection import AutoLLP, Estimate, EstimatedAccuracy
 from apportion.model_selection._candidates import NAMED
 from apportion.model_selection._weighing import WeighingClassifier
 from apportion.model_selection.candidate_report import WeighedCandidate
-
-AUTO, LP_LLP = "auto", "lpllp"
-
-METHODS = (AUTO, *NAMED)
-"""The names of methods: all weighed, or a single one."""
 
 DEFAULT_METHOD = AUTO
 """The method of tables and of the command line, unless another one is asked for.

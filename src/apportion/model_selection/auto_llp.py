@@ -105,3 +105,15 @@ class AutoLLP(WeighingClassifier):
 
     def _asked_candidates(self) -> list[Candidate]:
         return resolve_candidates(self.candidates)
+
+    def _sk_visual_block_(self) -> Any:
+        """Return the candidates for the diagram of scikit-learn, once fitted with their weights."""
+        # Private to scikit-learn; without it, its diagram falls back to a single block.
+        from sklearn.utils._repr_html.estimator import _VisualBlock
+
+        if hasattr(self, "candidates_"):
+            found = self.candidates_
+            names = [f"{name}, weight {self.weights_[name]:.2f}" for name in found]
+            return _VisualBlock("parallel", list(found.values()), names=names)
+        asked = self._asked_candidates()
+        return _VisualBlock("parallel", [c.estimator for c in asked], names=[c.name for c in asked])

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from apportion._utils.html_table import HTMLTable
 from apportion.bag_report import as_frame
+
+_SHOWN = 25
+"""The number of methods that a notebook shows: all that have names, and some more."""
 
 
 @dataclass(frozen=True)
@@ -105,19 +109,40 @@ class CandidateReport:
         return as_frame(columns, backend)
 
     def __str__(self) -> str:
-        header = ["method", "weight", "log-likelihood", "temperature", "dispersion", "seconds"]
-        lines = [header]
+        lines = self._cells()
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = ["  ".join(map(str.rjust, line, widths)) for line in lines]
+        return "\n".join([*text, *self._notes()])
+
+    def _cells(self) -> list[list[str]]:
+        """Return the header and one row per method."""
+        lines = [["method", "weight", "log-likelihood", "temperature", "dispersion", "seconds"]]
         for c in self.candidates:
             cells = [f"{c.weight:.2f}", f"{c.log_likelihood:.1f}", f"{c.temperature:.2f}"]
             lines.append([c.name, *cells, f"{c.dispersion:.3f}", f"{c.seconds:.1f}"])
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = ["  ".join(map(str.rjust, line, widths)) for line in lines]
-        text.append(
+        return lines
+
+    def _notes(self) -> list[str]:
+        """Return where the weights come from, and which methods were left out."""
+        text = [
             f"log-likelihood: of {self.n_held_out} held-out bags, above that of the class shares "
             "alone"
             if self.n_held_out
             else self.reason
-        )
+        ]
         text += [f"left out: {name}, {reason}" for name, reason in self.left_out.items()]
         text += [f"time: {self.about_time}"] if self.about_time else []
-        return "\n".join(text)
+        return text
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks, one row per method."""
+        header, *rows = self._cells()
+        table = HTMLTable(
+            "Methods by weight",
+            header,
+            rows[:_SHOWN],
+            n_left=max(len(rows) - _SHOWN, 0),
+            row_word="methods",
+            notes=[note for note in self._notes() if note],
+        )
+        return str(table)

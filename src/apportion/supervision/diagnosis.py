@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
+from apportion._utils.html_table import SHOWN_ROWS, HTMLTable, Marked, class_columns
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.exceptions import counted, name_some
 from apportion.supervision.bags import Bags, match_bags
@@ -144,7 +145,37 @@ class Diagnosis:
         if len(self.classes) > 2 and self.hardest_pair is not None:
             index, *pair = self.hardest_pair
             lines.append("hardest pair: {!r} and {!r}, index {:.3f}".format(*pair, index))
-        return "\n".join([*lines, *self.findings, *placing_sentences({"": self.hard_to_place})])
+        return "\n".join([*lines, *self._sentences()])
+
+    def _sentences(self) -> list[str]:
+        return [*self.findings, *placing_sentences({"": self.hard_to_place})]
+
+    def _repr_html_(self) -> str:
+        """Return the information index of every pair of classes, as a table for notebooks."""
+        labels = self.classes.tolist()
+        names, n_shown = class_columns(labels)
+        more = ["…"] * (len(labels) > n_shown)
+        shown = min(n_shown, SHOWN_ROWS)
+        figures = str(self).splitlines()[: -len(self._sentences()) or None]
+        table = HTMLTable(
+            "Information index of pairs of classes",
+            ["class", *names],
+            [
+                [label, *map(_index_cell, row[:n_shown]), *more]
+                for label, row in zip(labels[:shown], self.pairwise, strict=False)
+            ],
+            n_left=max(len(labels) - shown, 0),
+            row_word="classes",
+            notes=[*figures, *self._sentences()],
+        )
+        return str(table)
+
+
+def _index_cell(index: float) -> Any:
+    """Return the index of a pair, bold if nothing tells the two classes apart."""
+    if np.isnan(index):
+        return "–"
+    return Marked(f"{index:.3f}") if index <= _NOTHING else f"{index:.3f}"
 
 
 def diagnose(bags: Any = None, proportions: Any = None, *, y: Any = None) -> Diagnosis:

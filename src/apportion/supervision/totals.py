@@ -25,6 +25,7 @@ from apportion._io.class_tables import (
     unknown_class,
 )
 from apportion._io.identifiers import as_vector, factorize, is_duration, seconds
+from apportion._utils.html_table import SHOWN_ROWS, HTMLTable, class_columns
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.exceptions import SupervisionError, compared, counted, name_some
 from apportion.supervision.episode_limits import read_episodes
@@ -447,6 +448,31 @@ class Totals:
         kind = {"share": "shares", "mass": "masses"}[self.unit]
         bags = counted(len(self.ids), "bag").replace(",", "")
         return f"Totals({bags}, {len(self.classes)} classes: {names}; {kind})"
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks, one row per bag and one column per class."""
+        names, n_shown = class_columns(self.classes.tolist())
+        more = ["…"] * (len(self.classes) > n_shown)
+        bounds = zip(self.lower[:SHOWN_ROWS], self.upper[:SHOWN_ROWS], strict=True)
+        cells = [_rounded(low[:n_shown], high[:n_shown]) for low, high in bounds]
+        kind = {"share": "shares of a bag", "mass": "rows"}[self.unit]
+        table = HTMLTable(
+            f"Totals of {counted(len(self.ids), 'bag')}, in {kind}",
+            ["bag", *names],
+            [[bag, *row, *more] for bag, row in zip(self.ids, cells, strict=False)],
+            n_left=max(len(self.ids) - SHOWN_ROWS, 0),
+            row_word="bags",
+        )
+        return str(table)
+
+
+def _rounded(lower: FloatArray, upper: FloatArray) -> list[str]:
+    return list(map(interval, lower.round(4), upper.round(4)))
+
+
+def interval(lower: float, upper: float) -> str:
+    """Return a total as text: one number, or both ends of an interval."""
+    return f"{upper:g}" if upper - lower <= 1e-9 else f"{lower:g}…{upper:g}"
 
 
 def _frozen(values: FloatArray) -> FloatArray:
