@@ -67,3 +67,5 @@ ax.set(xlabel="first principal component", ylabel="second principal component")
 ax.set_title(f"{right.mean():.1%} of {len(X)} bottles are labeled right", fontsize=10, loc="left")
 ax.legend(frameon=False, fontsize=9)
 plt.show()
+
+# sphinx_gallery_thumbnail_number = 2

@@ -65,7 +65,7 @@ figure, axes = plt.subplots(1, 2, figsize=(7.5, 3.5), layout="constrained")
 designs = {"sit : stand is equal everywhere": alike, "sit : stand varies": apart}
 for ax, (name, shares) in zip(axes, designs.items(), strict=True):
     diagnosis = diagnose(*make_bags(X, truth, proportions=shares, random_state=0))
-    right = accuracies(X, truth, shares, 8)
+    right = accuracies(X, truth, shares, 5)
     picture = ax.imshow(diagnosis.pairwise, cmap="Blues", vmin=0, vmax=0.2)
     for g, h in np.argwhere(np.isfinite(diagnosis.pairwise)):
         index = diagnosis.pairwise[g, h]

@@ -86,3 +86,5 @@ ax.yaxis.set_major_formatter("{x:.0%}")
 ax.grid(color="#DDDDDD", linewidth=0.6)
 ax.legend(frameon=False, loc="upper left")
 plt.show()
+
+# sphinx_gallery_thumbnail_number = 2

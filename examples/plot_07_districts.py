@@ -97,9 +97,10 @@ for ax, world in zip(axes, WORLDS, strict=True):
         size = 900 if name == "truth" else 50
         ax.scatter(np.arange(2) + shift, rates[world][name], size, color, marker=marker, label=name)
     ax.set_xticks([0, 1], ["others", "young"])
-    ax.set(xlim=(-0.5, 1.5), title=WORLDS[world])
+    ax.set(xlabel="age group", xlim=(-0.5, 1.5), title=WORLDS[world])
     ax.title.set_fontsize(10)
     ax.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+    ax.set_axisbelow(True)
 axes[0].set_ylabel("rate of votes")
 axes[0].yaxis.set_major_formatter("{x:.0%}")
 for handle in axes[0].legend(frameon=False, fontsize=9).legend_handles:
