@@ -37,16 +37,17 @@ print(f"{bought.mean():.1%} of {len(X):,} clicks led to a purchase")
 # -------
 #
 # The count of a cohort is reported with Laplace noise, as in differential privacy. Totals need not
-# be whole numbers, but they cannot be negative. The noise has mean zero, so the noisy counts are
-# taken as they are. (Wide intervals around them, by ``Totals.from_intervals``, would always hold
-# the truth, and teach a rule much less.)
+# be whole numbers, but they cannot be negative. With a ``width``, they are intervals around the
+# noisy counts.
 
 
-def reported(bought, cohorts, scale):
+def reported(bought, cohorts, scale, width=0.0):
     """Return the noisy counts of cohorts as totals."""
     size, count = np.bincount(cohorts), np.bincount(cohorts, bought)
-    noisy = np.clip(count + scale * rng.laplace(size=len(count)), 0, size)
-    return Totals.from_counts(np.column_stack([size - noisy, noisy]))
+    noisy = count + scale * rng.laplace(size=len(count))
+    low, high = np.clip(noisy - width, 0, size), np.clip(noisy + width, 0, size)
+    least, most = np.column_stack([size - high, low]), np.column_stack([size - low, high])
+    return Totals.from_intervals(least, most, unit="count")
 
 
 # %%
@@ -72,6 +73,20 @@ mean = {(a, b): np.mean([areas[a, b, draw] for draw in range(3)]) for a, b, _ in
 print(f"labels of all clicks: {best:.3f}")
 for scale in scales:
     print(f"noise {scale}: " + ", ".join(f"{mean[scale, size]:.3f}" for size in sizes))
+
+# %%
+# Intervals of three times the scale hold the truth in 95 % of the cohorts, but a rule learns less
+# from them than from the noisy counts, whose errors partly cancel out.
+
+for width in [0, 9]:
+    drawn = []
+    for _ in range(3):
+        cohorts = rng.permutation(len(X)) // 30
+        totals = reported(bought, cohorts, scale=3, width=width)
+        model = CountLogistic().fit(X, bags=cohorts, proportions=totals)
+        drawn.append(roc_auc_score(bought_new, model.predict_proba(X_new)[:, 1]))
+    areas_drawn = ", ".join(f"{area:.3f}" for area in drawn)
+    print(f"cohorts of 30, noise 3, counts ± {width}: {areas_drawn}")
 
 # %%
 # What aggregation and noise cost
