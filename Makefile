@@ -82,16 +82,16 @@ benchmark-track: .venv/dev
 	$(BIN)/python benchmarks/track.py --plot docs/images/track.svg
 
 picture: .venv/dev
-	$(BIN)/python examples/picture.py docs/images/xor.png
+	$(BIN)/python docs/pictures/xor.py docs/images/xor.png
 
 demo-cluster: .venv/dev
-	$(BIN)/python examples/cluster.py
+	$(BIN)/python examples/plot_10_dask.py
 
 benchmark-cluster: .venv/dev
 	$(BIN)/python benchmarks/cluster.py
 
 screenshots: .venv/dev
-	$(BIN)/python examples/screenshots.py docs/images $(if $(SPHERE),--sphere $(SPHERE))
+	$(BIN)/python docs/pictures/screenshots.py docs/images $(if $(SPHERE),--sphere $(SPHERE))
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

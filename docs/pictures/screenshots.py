@@ -1,6 +1,6 @@
 """The pictures of the report and the plots in the README and the docs.
 
-    python examples/screenshots.py docs/images [--sphere FOLDER]
+    python docs/pictures/screenshots.py docs/images [--sphere FOLDER]
 
 Labels the demo's week, opens its report in a browser that is installed (`make browser`), and takes
 pictures of it; with the SPHERE Challenge, also of a participant's half hour with a diary line a
@@ -25,7 +25,7 @@ from apportion.__main__ import main as apportion
 from apportion.datasets import load_sphere, make_bags, make_smart_home
 from apportion.plotting import BagReportDisplay, EnergyDisplay, SoftLabelsDisplay, TimelineDisplay
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from from_files import sphere_files
 
 FEATURES = ("acc_mean", "acc_std", "pir_bedroom", "pir_kitchen", "pir_living", "light", "hour")
