@@ -197,10 +197,9 @@ def supervised(diary: Diary, *, context: bool) -> Any:
 
 def in_context(X: Any, recordings: Any) -> Any:
     """Return the features, and their means and deviations over the windows around."""
-    from experiments.sphere_recipes import mean_around
+    from apportion.context import add_context
 
-    mean, square = (mean_around(values, recordings, REACH) for values in (X, X**2))
-    return np.hstack([X, mean, np.sqrt(np.maximum(square - mean**2, 0.0))])
+    return add_context(X, times=np.arange(len(X)), sequences=recordings, reach=REACH)
 
 
 def tasks_of(given: argparse.Namespace, chosen: Sequence[str]) -> list[Task]:

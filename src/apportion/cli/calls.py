@@ -14,6 +14,7 @@ from typing import Any
 
 from apportion._io.atomic_write import Outputs, require_writable
 from apportion._io.spreadsheet_safe import require_ending, write_csv, write_table
+from apportion._utils.context import ROWS_AROUND
 from apportion.cli.console import OPTIONS, CommandLineError, in_options, on_stdout
 from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, OutputOptions
 from apportion.estimators import LPLLP, InvCal, MeanMap
@@ -133,6 +134,8 @@ def check_method(method: MethodOptions) -> None:
         raise CommandLineError(
             f"--decode sequence needs times, and --method {AUTO} or {LP_LLP}. Use --decode quota."
         )
+    if method.context != "auto":
+        _check_context(method)
     if method.time_weight is not None and method.no_time:
         raise CommandLineError("--time-weight and --no-time contradict each other: give one.")
     if method.prior_weight is not None and method.prior is None:
@@ -143,11 +146,26 @@ def check_method(method: MethodOptions) -> None:
         )
 
 
+def _check_context(method: MethodOptions) -> None:
+    """Raise if the rows around are no number, or are for no method that sees them."""
+    digits = method.context.isdecimal() and len(method.context) < 10
+    if not digits or int(method.context) not in ROWS_AROUND:
+        raise CommandLineError(f"--context must be auto or {ROWS_AROUND}. Got {method.context!r}.")
+    if method.name != AUTO:
+        raise CommandLineError(f"--context is for --method {AUTO}, and --method is {method.name}.")
+    if method.no_time and int(method.context):
+        raise CommandLineError("--context and --no-time contradict each other: give one.")
+
+
 def estimator_of(method: MethodOptions) -> BagClassifier:
     """Return the estimator that options ask for, not fitted."""
     if method.name != LP_LLP:
         return method_named(
-            method.name, decode=method.decode, n_jobs=method.jobs, random_state=method.seed
+            method.name,
+            decode=method.decode,
+            context=method.context if method.context == "auto" else int(method.context),
+            n_jobs=method.jobs,
+            random_state=method.seed,
         )
     return LPLLP(
         method.graph if method.neighbors is None else KNNGraph(method.neighbors),
