@@ -22,7 +22,7 @@ from apportion.model_selection import _candidates
 from apportion.persistence import load_model, save_model
 from command_line import KNOWN, done, refused, table, write
 
-TREES = "trees, context of ±3 rows"
+IN_CONTEXT = "count-rbf, context of ±3 rows"
 
 
 @st.composite
@@ -124,27 +124,27 @@ def week():
 @pytest.fixture(scope="module")
 def in_context(week):
     X, _, known, when = week
-    return AutoLLP(["trees"], context=3, cv=3, random_state=0).fit(X, **known, **when)
+    return AutoLLP(["count-rbf"], context=3, cv=3, random_state=0).fit(X, **known, **when)
 
 
 def test_context_is_used_where_held_out_totals_support_it(week, in_context):
     X, y, known, when = week
-    without = AutoLLP(["trees"], context=0, cv=3, random_state=0).fit(X, **known, **when)
-    assert {*in_context.weights_} == {*without.weights_, TREES}
-    assert in_context.weights_[TREES] > 0.5
-    assert TREES in str(in_context.candidate_report_)
+    without = AutoLLP(["count-rbf"], context=0, cv=3, random_state=0).fit(X, **known, **when)
+    assert {*in_context.weights_} == {*without.weights_, IN_CONTEXT}
+    assert in_context.weights_[IN_CONTEXT] > 0.5
+    assert IN_CONTEXT in str(in_context.candidate_report_)
     better = in_context.held_out_log_likelihood_
-    assert better[TREES] > better["trees"] + 3
+    assert better[IN_CONTEXT] > better["count-rbf"] + 3
     assert (in_context.transduction_ == y).mean() > (without.transduction_ == y).mean()
-    assert in_context.candidates_[TREES].n_features_in_ == 3 * X.shape[1]
+    assert in_context.candidates_[IN_CONTEXT].n_features_in_ == 3 * X.shape[1]
     assert in_context.n_features_in_ == X.shape[1]
 
 
 def test_without_times_nothing_changes(week):
     X, _, known, _ = week
     models = [
-        AutoLLP(["trees"], context=context, cv=2, random_state=0).fit(X, **known)
-        for context in ("auto", 0)
+        AutoLLP(["count-rbf"], context=context, cv=2, random_state=0).fit(X, **known)
+        for context in (5, 0)
     ]
     assert models[0].weights_ == models[1].weights_
     assert (models[0].label_distributions_ == models[1].label_distributions_).all()
@@ -153,7 +153,7 @@ def test_without_times_nothing_changes(week):
 def test_the_order_of_rows_does_not_matter(week, in_context):
     X, _, known, when = week
     order = np.random.default_rng(0).permutation(len(X))
-    other = AutoLLP(["trees"], context=3, cv=3, random_state=0).fit(
+    other = AutoLLP(["count-rbf"], context=3, cv=3, random_state=0).fit(
         X[order],
         bags=known["bags"][order],
         proportions=known["proportions"],
@@ -182,7 +182,7 @@ def test_new_rows_are_predicted_in_context_also_after_saving(week, in_context, t
 
 def test_files_with_another_reach_are_refused(week, in_context, tmp_path, monkeypatch):
     for reach, message in ((0, "a candidate of 6 features"), (-1, "reaches")):
-        monkeypatch.setitem(in_context._reaches, TREES, reach)
+        monkeypatch.setitem(in_context._reaches, IN_CONTEXT, reach)
         save_model(tmp_path / str(reach), in_context)
         with pytest.raises(SavedModelError, match=message):
             load_model(tmp_path / str(reach))
@@ -205,9 +205,9 @@ def test_single_methods_have_no_context():
 
 @pytest.fixture
 def files(week, tmp_path, monkeypatch):
-    """Write rows with start times and their totals; `auto` weighs trees only, for speed."""
+    """Write rows with start times and their totals; `auto` weighs one method, for speed."""
     X, y, known, _ = week
-    monkeypatch.setattr(_candidates, "DEFAULT", ("trees",))
+    monkeypatch.setattr(_candidates, "DEFAULT", ("count-rbf",))
     start = (np.datetime64("2024-03-04", "s") + 60 * np.arange(len(X))).tolist()
     columns = {"start": [t.isoformat() for t in start], "x": X[:, 0], "z": X[:, 1]}
     days = np.unique(known["bags"])
@@ -226,12 +226,12 @@ def candidates_of(*words):
 
 
 def test_the_command_line_fits_and_predicts_in_context(files):
-    assert candidates_of("--context", 3, "--model", "model.zip") == {"gp", "trees", TREES}
+    assert candidates_of("--context", 3, "--model", "model.zip") == {"count-rbf", IN_CONTEXT}
     said = done("predict", "model.zip", "new.csv", "-o", "p.csv").stderr
     assert "not known" not in said
     said = done("predict", "model.zip", "alone.csv", "-o", "q.csv").stderr
     assert "times of these rows are not known" in " ".join(said.split())
-    assert candidates_of("--context", 0) == candidates_of("--no-time") == {"gp", "trees"}
+    assert candidates_of("--context", 0) == candidates_of("--no-time") == {"count-rbf"}
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def check_method(method: MethodOptions) -> None:
         raise CommandLineError(
             f"--decode sequence needs times, and --method {AUTO} or {LP_LLP}. Use --decode quota."
         )
-    if method.context != "auto":
+    if method.context != "0":
         _check_context(method)
     if method.time_weight is not None and method.no_time:
         raise CommandLineError("--time-weight and --no-time contradict each other: give one.")
@@ -149,11 +149,11 @@ def check_method(method: MethodOptions) -> None:
 def _check_context(method: MethodOptions) -> None:
     """Raise if the rows around are no number, or are for no method that sees them."""
     digits = method.context.isdecimal() and len(method.context) < 10
-    if not digits or int(method.context) not in ROWS_AROUND:
+    if method.context != "auto" and not (digits and int(method.context) in ROWS_AROUND):
         raise CommandLineError(f"--context must be auto or {ROWS_AROUND}. Got {method.context!r}.")
     if method.name != AUTO:
         raise CommandLineError(f"--context is for --method {AUTO}, and --method is {method.name}.")
-    if method.no_time and int(method.context):
+    if method.no_time:
         raise CommandLineError("--context and --no-time contradict each other: give one.")
 
 

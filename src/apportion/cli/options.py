@@ -271,9 +271,9 @@ class MethodOptions:
         "--no-time",
     )
     context: str = _method(
-        "auto",
-        "How many windows before and after a method of --method auto may see: a number, 0 for "
-        "none. Held-out totals say what it is worth.",
+        "0",
+        "How many windows before and after a method of --method auto may see, as means and "
+        "deviations: a number, or auto, which is 5. Held-out totals say what it is worth.",
         metavar="K",
     )
     seed: int = _method(0, "Seed of random starts.", min=0, max=2**32 - 1)

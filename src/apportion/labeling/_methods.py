@@ -34,7 +34,7 @@ def method_named(
     name: str,
     *,
     decode: str = "quota",
-    context: int | str = "auto",
+    context: int | str = 0,
     n_jobs: int | None = None,
     random_state: Any = 0,
 ) -> BagClassifier:
@@ -49,7 +49,7 @@ def method_named(
         One of `METHODS`.
     decode : {"quota", "threshold"}, default="quota"
         How soft labels become labels.
-    context : int or "auto", default="auto"
+    context : int or "auto", default=0
         How many rows before and after methods of `auto` may see.
     n_jobs : int, optional
         The number of processes of `auto`.
@@ -76,9 +76,9 @@ def method_named(
     return found
 
 
-def resolved_method(method: Any, context: int | str = "auto") -> BagClassifier:
+def resolved_method(method: Any, context: int | str = 0) -> BagClassifier:
     """Return an estimator from a name, an estimator of this library, or None for the default."""
-    if context != "auto" and method not in (None, AUTO):
+    if context != 0 and method not in (None, AUTO):
         raise ValueError(
             f"`context` is for the method {AUTO!r}, and the method is {method!r}. Leave it out, or "
             "pass method=AutoLLP(context=...)."

@@ -142,9 +142,11 @@ DEFAULT = (
 """The candidates by default: different ideas, each the best one on some data."""
 
 
-IN_CONTEXT = ("trees",)
+IN_CONTEXT = ("count-rbf",)
 REACH = 5
-"""The methods that are also fitted in context, and how many rows before and after they see."""
+"""The methods that can also be fitted in context, and how many rows before and after they see.
+
+Of `trees` and `count-rbf`, only the latter does no harm."""
 
 
 def in_context(candidates: Sequence[Candidate], reach: int) -> list[Candidate]:

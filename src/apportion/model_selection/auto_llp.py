@@ -45,11 +45,12 @@ class AutoLLP(WeighingClassifier):
         Label the fitted rows with exactly the counts of every bag, or every row with its most
         likely class under the totals of its bag; or, with times, so that the counts are kept and
         labels change as seldom as activities do. `predict` without totals does not use it.
-    context : int or "auto", default="auto"
-        With times, the candidate `trees` is also fitted to rows with the means and deviations of
-        the features over so many rows before and after (see `apportion.context.add_context`), and
-        weighed like all others; `"auto"` is 5, and 0 leaves it out. Without times, or without the
-        candidate `trees`, nothing changes.
+    context : int or "auto", default=0
+        With times, the candidate `count-rbf` is also fitted to rows with the means and deviations
+        of the features over so many rows before and after (see `apportion.context.add_context`),
+        and weighed like all others; `"auto"` is 5, and 0 leaves it out. Without times, or without
+        the candidate `count-rbf`, nothing changes. By default 0, because it seldom pays beside what
+        is learned of how activities last; see the user guide on time.
     n_jobs : int, optional
         The number of processes that fit a candidate's folds; None = 1, -1 = all processors.
     random_state : int, RandomState or None, default=None
@@ -112,7 +113,7 @@ class AutoLLP(WeighingClassifier):
         *,
         cv: int | str = "auto",
         decode: str = "quota",
-        context: int | str = "auto",
+        context: int | str = 0,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
