@@ -19,7 +19,11 @@ from apportion.context import add_context
 from apportion.exceptions import SavedModelError
 from apportion.labeling import label_table
 from apportion.model_selection import _candidates
+from apportion.model_selection._candidate_fits import Problem
+from apportion.model_selection._forecast import _sample
 from apportion.persistence import load_model, save_model
+from apportion.supervision.bags import match_bags
+from apportion.supervision.rows_in_time import rows_in_time
 from command_line import KNOWN, done, refused, table, write
 
 IN_CONTEXT = "count-rbf, context of ±3 rows"
@@ -140,6 +144,19 @@ def test_context_is_used_where_held_out_totals_support_it(week, in_context):
     assert in_context.n_features_in_ == X.shape[1]
 
 
+def test_context_is_left_out_where_it_is_no_help(week):
+    X, _, known, _ = week
+    shuffled = {"times": np.random.default_rng(0).permutation(len(X))}
+    models = [
+        AutoLLP(["count-rbf"], context=context, cv=3, random_state=0).fit(X, **known, **shuffled)
+        for context in (3, 0)
+    ]
+    left_out = models[0].candidate_report_.left_out
+    assert "is no help beside what is known of how activities last" in left_out[IN_CONTEXT]
+    assert models[0].weights_ == models[1].weights_
+    assert (models[0].label_distributions_ == models[1].label_distributions_).all()
+
+
 def test_without_times_nothing_changes(week):
     X, _, known, _ = week
     models = [
@@ -198,6 +215,16 @@ def test_a_context_that_is_none_is_refused(week, context):
 def test_single_methods_have_no_context():
     with pytest.raises(ValueError, match="`context` is for the method 'auto'"):
         label_table("rows.csv", method="lpllp", context=3)
+
+
+def test_samples_that_are_timed_keep_the_order_of_time(week):
+    X, _, known, when = week
+    bags = match_bags(len(X), None, known["bags"], known["proportions"])
+    in_order = rows_in_time(**when, ranks=np.arange(len(X)))
+    sample = _sample(Problem(X, X, bags, 0, in_order), 100)
+    assert len(sample.in_order.order) == len(sample.X) == 100
+    candidates = _candidates.in_context(_candidates.resolve_candidates(["count-rbf"]), 3)
+    assert sample.rows_for(candidates[0]).shape == (100, 6)
 
 
 # The command line

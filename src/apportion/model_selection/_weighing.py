@@ -122,7 +122,8 @@ class WeighingClassifier(BagClassifier):
         in_order = rows_in_time(times, sequences, hash_ranks(rows, len(rows)))
         self._require_times(in_order)
         problem = Problem(rows, self._standardization(rows), matched, seed, in_order)
-        if in_order is not None:
+        folds, n_folds = bag_folds(problem, _FOLDS if self.cv == "auto" else int(self.cv))
+        if in_order is not None and n_folds:
             candidates = [*candidates, *self._candidates_in_context(candidates)]
 
         usable = [c for c in candidates if c.most_rows >= matched.n_samples]
@@ -131,7 +132,6 @@ class WeighingClassifier(BagClassifier):
             for c in candidates
             if c not in usable
         }
-        folds, n_folds = bag_folds(problem, _FOLDS if self.cv == "auto" else int(self.cv))
         forecast = forecast_fits(problem, usable, 1 + n_folds, self.n_jobs)
         fitted = fit_candidates(problem, usable, folds, n_folds, self.n_jobs, forecast.costs)
         fitted_names = {one.candidate.name for one in fitted}
@@ -139,6 +139,9 @@ class WeighingClassifier(BagClassifier):
         if not fitted:
             raise ValueError("No candidate could be fitted; the warnings say why.")
         held_out = (folds >= 0) & (folds < n_folds)
+        if in_order is not None and any(one.candidate.reach for one in fitted):
+            fitted, useless = _with_useful_context(fitted, problem, held_out, in_order)
+            left_out |= useless
         self._weigh(fitted, problem, held_out, left_out, forecast.seconds)
         return self
 
@@ -387,6 +390,36 @@ class WeighingClassifier(BagClassifier):
             for kind, number in self.candidates_[name]._rows_in_state().items():
                 most[kind] = max(most.get(kind, number), number)
         return most
+
+
+# A method that sees the rows around knows in part what is learned of how activities last, but not
+# all: before smoothing along time it may look better, and be worse after it. Held-out totals are
+# therefore asked after smoothing, of all methods and of those that see single rows. (A made-up
+# week, windows of 5 minutes: log-likelihoods 99 with context and 88 without before smoothing, 109
+# and 135 after it, and .973 and .986 of the labels are right.)
+def _with_useful_context(
+    fitted: Sequence[FittedCandidate], problem: Problem, held_out: BoolArray, in_order: Sequences
+) -> tuple[list[FittedCandidate], dict[str, str]]:
+    """Return the candidates, and why those in context are left out if they are no help."""
+    alone = [one for one in fitted if not one.candidate.reach]
+    if not alone:
+        return list(fitted), {}
+    likelihoods = []
+    for some in (alone, fitted):
+        with warnings.catch_warnings():  # they are told when the candidates are weighed
+            warnings.simplefilter("ignore", CandidateWarning)
+            result = weigh_candidates(some, problem, held_out)
+        in_time, _ = _learned_in_time(result, in_order)
+        final = result.final if in_time is None else in_time.calibration
+        likelihoods.append(final.log_likelihood)
+    without, with_context = likelihoods
+    if with_context > without:
+        return list(fitted), {}
+    why = (
+        "is no help beside what is known of how activities last: the log-likelihood of held-out "
+        f"totals is {with_context:.1f} with it, {without:.1f} without"
+    )
+    return alone, {one.candidate.name: why for one in fitted if one.candidate.reach}
 
 
 def _warn_of_no_context(names: Sequence[str]) -> None:
