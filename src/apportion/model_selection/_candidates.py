@@ -149,8 +149,9 @@ REACH = 5
 Chosen on a made-up week of on/off sensors and one recording of SPHERE, about 2,000 rows each, of
 `trees` and `count-rbf` with ±2 and ±5 rows. `trees` in context is worse by .16 and .05, `count-rbf`
 with ±5 rows better by .006 (worse by .008 beside other methods) and .053; with ±2, by .012 and 0.
-WISDM, looked at last: better by .019. Means and deviations are not standardized again: with
-variance 1 each, they outweigh the row itself (.964 of the week's labels are right, not .977)."""
+WISDM, looked at last: better by .019 if it were used, but totals do not say so. Means and
+deviations are not standardized again: with variance 1 each, they outweigh the row itself (.964 of
+the week's labels are right, not .977)."""
 
 
 def in_context(candidates: Sequence[Candidate], reach: int) -> list[Candidate]:
