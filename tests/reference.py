@@ -6,6 +6,7 @@ Written with loops, close to the printed text, and used by nothing but the tests
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment, minimize
@@ -513,3 +514,32 @@ def chain_posterior(likelihoods, stay, draw, shares):
         classes[np.arange(n), path] += weight
         fresh += weight * drawn / np.maximum(kept + drawn, 1e-300)
     return classes / total, fresh / total, total
+
+
+def context_of_rows(X, times, sequence, reach):
+    """Means and deviations over the rows up to `reach` places away, row by row, in fractions.
+
+    A gap of more than `reach` times the median positive gap of the sequence ends the context.
+    """
+    around = np.zeros((len(X), 3 * X.shape[1]))
+    for name in set(sequence.tolist()):
+        rows = [i for i in np.argsort(times, kind="stable") if sequence[i] == name]
+        gaps = [times[b] - times[a] for a, b in itertools.pairwise(rows)]
+        positive = sorted(gap for gap in gaps if gap > 0)
+        usual = positive[(len(positive) - 1) // 2] if positive else 0.0
+        for place, row in enumerate(rows):
+            near = [row]
+            for step in (-1, 1):
+                k = place
+                while 0 <= k + step < len(rows) and abs(k + step - place) <= reach:
+                    if gaps[min(k, k + step)] > max(reach, 1) * usual:
+                        break
+                    k += step
+                    near.append(rows[k])
+            for d in range(X.shape[1]):
+                values = [Fraction(float(X[i, d])) for i in near]
+                mean = sum(values) / len(values)
+                variance = sum((value - mean) ** 2 for value in values) / len(values)
+                cells = X[row, d], float(mean), np.sqrt(float(variance))
+                around[row, d :: X.shape[1]] = cells
+    return around

@@ -107,6 +107,7 @@ _DEFINED_IN = {
 }
 _MODULE_OF = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}
 _PUBLIC_MODULES = (
+    "context",
     "datasets",
     "distributed",
     "estimators",

@@ -14,6 +14,7 @@ from typing import Any
 
 from apportion._io.atomic_write import Outputs, require_writable
 from apportion._io.spreadsheet_safe import require_ending, write_csv, write_table
+from apportion._utils.context import ROWS_AROUND
 from apportion._utils.method_names import AUTO, LP_LLP, METHODS
 from apportion.cli.console import OPTIONS, CommandLineError, in_options, on_stdout
 from apportion.cli.options import FeatureOptions, KnownOptions, MethodOptions, OutputOptions
@@ -134,6 +135,8 @@ def check_method(method: MethodOptions) -> None:
         raise CommandLineError(
             f"--decode sequence needs times, and --method {AUTO} or {LP_LLP}. Use --decode quota."
         )
+    if method.context != "0":
+        _check_context(method)
     if method.time_weight is not None and method.no_time:
         raise CommandLineError("--time-weight and --no-time contradict each other: give one.")
     if method.prior_weight is not None and method.prior is None:
@@ -144,6 +147,17 @@ def check_method(method: MethodOptions) -> None:
         )
 
 
+def _check_context(method: MethodOptions) -> None:
+    """Raise if the rows around are no number, or are for no method that sees them."""
+    digits = method.context.isdecimal() and len(method.context) < 10
+    if method.context != "auto" and not (digits and int(method.context) in ROWS_AROUND):
+        raise CommandLineError(f"--context must be auto or {ROWS_AROUND}. Got {method.context!r}.")
+    if method.name != AUTO:
+        raise CommandLineError(f"--context is for --method {AUTO}, and --method is {method.name}.")
+    if method.no_time:
+        raise CommandLineError("--context and --no-time contradict each other: give one.")
+
+
 def estimator_of(method: MethodOptions) -> BagClassifier:
     """Return the estimator that options ask for, not fitted.
 
@@ -152,7 +166,11 @@ def estimator_of(method: MethodOptions) -> BagClassifier:
     decode = "quota" if method.decode == "auto" else method.decode
     if method.name != LP_LLP:
         return method_named(
-            method.name, decode=decode, n_jobs=method.jobs, random_state=method.seed
+            method.name,
+            decode=decode,
+            context=method.context if method.context == "auto" else int(method.context),
+            n_jobs=method.jobs,
+            random_state=method.seed,
         )
     return LPLLP(
         method.graph if method.neighbors is None else KNNGraph(method.neighbors),

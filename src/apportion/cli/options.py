@@ -287,6 +287,12 @@ class MethodOptions:
         "totals how activities last.",
         "--no-time",
     )
+    context: str = _method(
+        "0",
+        "How many windows before and after a method of --method auto may see, as means and "
+        "deviations: a number, or auto, which is 5. Held-out totals say what it is worth.",
+        metavar="K",
+    )
     seed: int = _method(0, "Seed of random starts.", min=0, max=2**32 - 1)
     graph: Literal["auto", "knn", "anchor", "rbf"] = _lp_llp(
         "auto", "Graph of similar rows; auto chooses by the number of rows."
@@ -325,7 +331,7 @@ class MethodOptions:
     @property
     def of_lp_llp(self) -> dict[str, Any]:
         """The options that belong to LPLLP alone and were given."""
-        common = ("method", "jobs", "decode", "no_time", "seed")
+        common = ("method", "jobs", "decode", "no_time", "context", "seed")
         return {
             item.name: getattr(self, item.name)
             for item in fields(self)

@@ -27,7 +27,12 @@ and .65 with `lpllp`; made-up weeks, .95 and .88."""
 
 
 def method_named(
-    name: str, *, decode: str = "quota", n_jobs: int | None = None, random_state: Any = 0
+    name: str,
+    *,
+    decode: str = "quota",
+    context: int | str = 0,
+    n_jobs: int | None = None,
+    random_state: Any = 0,
 ) -> BagClassifier:
     """Return the estimator of a name, not fitted.
 
@@ -40,6 +45,8 @@ def method_named(
         One of `METHODS`.
     decode : {"quota", "threshold"}, default="quota"
         How soft labels become labels.
+    context : int or "auto", default=0
+        How many rows before and after methods of `auto` may see.
     n_jobs : int, optional
         The number of processes of `auto`.
     random_state : int, default=0
@@ -51,7 +58,7 @@ def method_named(
     MeanMap(random_state=0)
     """
     if name == AUTO:
-        return AutoLLP(decode=decode, n_jobs=n_jobs, random_state=random_state)
+        return AutoLLP(decode=decode, context=context, n_jobs=n_jobs, random_state=random_state)
     if name not in NAMED:
         raise ValueError(
             f"The method must be one of {name_some(map(repr, METHODS), len(METHODS))}, or an "
@@ -65,10 +72,15 @@ def method_named(
     return found
 
 
-def resolved_method(method: Any) -> BagClassifier:
+def resolved_method(method: Any, context: int | str = 0) -> BagClassifier:
     """Return an estimator from a name, an estimator of this library, or None for the default."""
+    if context != 0 and method not in (None, AUTO):
+        raise ValueError(
+            f"`context` is for the method {AUTO!r}, and the method is {method!r}. Leave it out, or "
+            "pass method=AutoLLP(context=...)."
+        )
     if method is None or isinstance(method, str):
-        return method_named(DEFAULT_METHOD if method is None else method)
+        return method_named(DEFAULT_METHOD if method is None else method, context=context)
     if not isinstance(method, BagClassifier):
         raise ValueError(
             f"The method must be one of {name_some(map(repr, METHODS), len(METHODS))}, or an "

@@ -219,6 +219,7 @@ def label_table(
     estimator: BagClassifier | None = None,
     abstain_below: float | None = None,
     use_times: bool = True,
+    context: int | str = 0,
     all_columns: bool = False,
     encoding: str | None = None,
     **diary_options: Any,
@@ -275,6 +276,8 @@ def label_table(
         Whether `"auto"` uses when the rows were recorded, from a column `start` (or `time`,
         `timestamp`) and, if there is one, `participant`: rows that follow each other are likely to
         be of one class, as far as held-out totals support it.
+    context : int or "auto", default=0
+        How many rows before and after a row methods of `"auto"` may see; 0 = none. See `AutoLLP`.
     all_columns : bool, default=False
         Whether the labeled table has all columns of the rows, and not only ids and times.
     encoding : str, optional
@@ -310,7 +313,7 @@ def label_table(
     """
     if method is not None and estimator is not None:
         raise ValueError("`method` and `estimator` say the same: pass one of them.")
-    chosen = resolved_method(estimator if method is None else method)
+    chosen = resolved_method(estimator if method is None else method, context)
     name = name_of_method(estimator if method is None else method)
     task = supervised_table(
         rows,

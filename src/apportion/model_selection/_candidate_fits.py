@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from apportion._io.class_tables import columns_for
 from apportion._io.identifiers import object_vector
+from apportion._utils.context import context_features
 from apportion._utils.groups import balanced_folds
 from apportion._utils.progress import WEIGHING, report_progress, several_runs
 from apportion._utils.sequences import Sequences
@@ -64,7 +65,10 @@ class Problem:
 
     def rows_for(self, candidate: Candidate) -> FloatArray:
         """Return the rows as a candidate gets them."""
-        return self.standardized if candidate.standardized else self.X
+        rows = self.standardized if candidate.standardized else self.X
+        if not candidate.reach or self.in_order is None:
+            return rows
+        return context_features(rows, self.in_order, candidate.reach)
 
     def fit(
         self, candidate: Candidate, hidden: BoolArray | None, answer: FloatArray | None

@@ -132,7 +132,9 @@ def _sample(problem: Problem, n_rows: int) -> Problem:
             bags.upper[taken] * share,
             np.full(len(rows), -1),
         )
-    return replace(problem, X=problem.X[rows], standardized=problem.standardized[rows], bags=chosen)
+    in_order = None if problem.in_order is None else problem.in_order.only(rows)
+    X, standardized = problem.X[rows], problem.standardized[rows]
+    return replace(problem, X=X, standardized=standardized, bags=chosen, in_order=in_order)
 
 
 def _spread(items: IntArray, most: int) -> IntArray:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 
-from apportion.model_selection._candidates import Candidate, resolve_candidates
+from apportion._utils.context import ROWS_AROUND
+from apportion.model_selection._candidates import (
+    REACH,
+    Candidate,
+    in_context,
+    resolve_candidates,
+)
 from apportion.model_selection._weighing import WeighingClassifier
 
 
@@ -37,6 +45,12 @@ class AutoLLP(WeighingClassifier):
         Label the fitted rows with exactly the counts of every bag, or every row with its most
         likely class under the totals of its bag; or, with times, so that the counts are kept and
         labels change as seldom as activities do. `predict` without totals does not use it.
+    context : int or "auto", default=0
+        With times, the candidate `count-rbf` is also fitted to rows with the means and deviations
+        of the features over so many rows before and after (see `apportion.context.add_context`),
+        and weighed like all others; `"auto"` is 5, and 0 leaves it out. Without times, or without
+        the candidate `count-rbf`, nothing changes. By default 0, because it seldom pays beside what
+        is learned of how activities last; see the user guide on time.
     n_jobs : int, optional
         The number of processes that fit a candidate's folds; None = 1, -1 = all processors.
     random_state : int, RandomState or None, default=None
@@ -88,23 +102,33 @@ class AutoLLP(WeighingClassifier):
     ['gp', 'lpllp']
     """
 
+    _allowed: ClassVar = {
+        **WeighingClassifier._allowed,
+        "context": replace(ROWS_AROUND, values=("auto",)),
+    }
+
     def __init__(
         self,
         candidates: Any = "auto",
         *,
         cv: int | str = "auto",
         decode: str = "quota",
+        context: int | str = 0,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.candidates = candidates
         self.cv = cv
         self.decode = decode
+        self.context = context
         self.n_jobs = n_jobs
         self.random_state = random_state
 
     def _asked_candidates(self) -> list[Candidate]:
         return resolve_candidates(self.candidates)
+
+    def _candidates_in_context(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        return in_context(candidates, REACH if self.context == "auto" else int(self.context))
 
     def _sk_visual_block_(self) -> Any:
         """Return the candidates for the diagram of scikit-learn, once fitted with their weights."""
