@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 # Tests run side by side, on small matrices: more BLAS threads than cores would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -21,6 +22,19 @@ settings.register_profile(
 settings.register_profile("quick", settings.get_profile("steady"), max_examples=5)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+def pytest_collection_modifyitems(items):
+    """Measure coverage by quick tests only, where measuring is expensive.
+
+    Before Python 3.12 a tracer makes tests half as slow again or more, and `make test` has to end
+    within 8 minutes on two cores. COVER_SLOW=1 measures all of them.
+    """
+    if sys.version_info >= (3, 12) or os.environ.get("COVER_SLOW"):
+        return
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker("no_cover")
 
 
 @pytest.fixture(scope="session")
