@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -82,33 +81,3 @@ def test_the_digits_example_prints_given_against_assigned():
     assert "given → assigned rows" in out
     right = float(re.search(r"never saw: ([\d.]+)% are right", out)[1])
     assert right > 95
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "page",
-    [
-        "README.md",
-        "docs/recipes.md",
-        "docs/methods.md",
-        "docs/performance.md",
-        "docs/reproduction.md",
-        "docs/diary.md",
-        "docs/report.md",
-        "docs/scaling.md",
-        "docs/time.md",
-    ],
-)
-def test_pages_print_what_they_say(page, tmp_path):
-    """Python blocks followed by a text block are run in order; the text is what they print."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```\s*```text\n(.*?)```", text, re.DOTALL)
-    assert blocks
-    mark = "#-- next block --#"
-    code = f"print({mark!r})\n".join(code for code, _ in blocks)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    out = subprocess.check_output(
-        [sys.executable, "-c", code], text=True, cwd=tmp_path, env=environment
-    )
-    for printed, (_, wanted) in zip(out.split(mark), blocks, strict=True):
-        assert printed.strip() == wanted.strip()

@@ -381,6 +381,7 @@ class Totals:
         Returns
         -------
         Totals
+            One column per class of `classes`.
         """
         wanted, present = classes.tolist(), self.classes.tolist()
         for label in present:
