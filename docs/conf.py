@@ -27,14 +27,13 @@ extensions = [
     "command_pages",
     "local_gallery",
 ]
-exclude_patterns = ["_build", "_templates", "_extensions", "**/sg_execution_times.rst"]
+exclude_patterns = ["_build", "_templates", "_extensions", "**sg_execution_times.rst"]
 templates_path = ["_templates"]
 nitpicky = True
 default_role = "code"  # docstrings write `names` in single backticks
 
 # Docstrings
 autodoc_typehints = "none"  # the Parameters section has the types, in words
-python_maximum_signature_line_length = 80  # longer ones have one parameter per line
 autodoc_member_order = "groupwise"
 autosummary_generate = True
 autosummary_context = {

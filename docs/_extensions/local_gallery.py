@@ -33,7 +33,7 @@ SETTINGS = {
     "examples_dirs": str(EXAMPLES),
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"/(?!plot_)[^/]*\.py$",  # scripts that draw pictures of the docs
+    "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",  # scripts that draw pictures of the docs
     "backreferences_dir": "gallery/backreferences",
     "doc_module": ("apportion",),
     "remove_config_comments": True,
