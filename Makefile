@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test coverage test-quick test-lowest check release-check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-tables benchmark-natural benchmark-published benchmark-report benchmark-diaries benchmark-startup benchmark-track picture screenshots demo-cluster benchmark-cluster clean
+.PHONY: demo test coverage test-quick test-lowest check release-check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-tables benchmark-natural benchmark-published benchmark-report benchmark-diaries benchmark-startup benchmark-track picture screenshots demo-cluster benchmark-cluster docs clean
 
 demo: .venv/runtime
 	$(BIN)/apportion demo --force
@@ -57,6 +57,11 @@ check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The site in docs/_build/html: a warning is an error, and so is a link that leads nowhere.
+docs: .venv/docs
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	$(BIN)/python docs/_extensions/check_links.py docs/_build/html
 
 reproduce: .venv/dev
 	$(BIN)/python -m experiments --quick
@@ -131,5 +136,10 @@ screenshots: .venv/dev
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@ .venv/runtime
 
+.venv/docs: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable . --group docs
+	@touch $@ .venv/runtime
+
 clean:
+	rm -rf docs/_build docs/api docs/commands docs/gallery
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,33 +70,3 @@ def test_the_core_needs_no_extra_and_names_the_one_to_install():
     out = subprocess.check_output([sys.executable, "-c", WITHOUT_EXTRAS], text=True)
     assert "[1, 1, 0, 0]" in out
     assert "needs polars: install apportion[polars]" in out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "page",
-    [
-        "README.md",
-        "docs/recipes.md",
-        "docs/methods.md",
-        "docs/performance.md",
-        "docs/reproduction.md",
-        "docs/diary.md",
-        "docs/report.md",
-        "docs/scaling.md",
-        "docs/time.md",
-    ],
-)
-def test_pages_print_what_they_say(page, tmp_path):
-    """Python blocks followed by a text block are run in order; the text is what they print."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```\s*```text\n(.*?)```", text, re.DOTALL)
-    assert blocks
-    mark = "#-- next block --#"
-    code = f"print({mark!r})\n".join(code for code, _ in blocks)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    out = subprocess.check_output(
-        [sys.executable, "-c", code], text=True, cwd=tmp_path, env=environment
-    )
-    for printed, (_, wanted) in zip(out.split(mark), blocks, strict=True):
-        assert printed.strip() == wanted.strip()

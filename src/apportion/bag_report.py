@@ -102,8 +102,8 @@ class BagReport:
         Returns
         -------
         dataframe
-            Columns: bag, class, rows, given_lower, given_upper, and for each decoding assigned_…
-            and difference_….
+            Columns: bag, class, rows, given_lower, given_upper, and for each decoding
+            `assigned_…` and `difference_…`.
         """
         K, c = self.lower.shape
         columns: dict[str, Any] = {

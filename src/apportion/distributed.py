@@ -109,13 +109,13 @@ class LPLLP(BaseEstimator):
         The number of iterations.
     n_samples_, n_features_in_ : int
         The number of rows and of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         The names of the features, if X has columns with names.
     status_ : Status
         How the run ended.
     unique_ : bool or None
         Whether the totals have one answer; None if that is not known, which is warned of.
-    energies_ : ndarray of shape (n_iter_ + 1,)
+    energies_ : ndarray of shape (n_iterations + 1,)
         The energy at every iteration.
     n_spanning_ : int
         The number of bags that lie in several partitions.
@@ -395,6 +395,7 @@ class LPLLP(BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
+            One label per row.
         """
         return self.local_model().predict(X, bags=bags, proportions=proportions)
 
@@ -409,6 +410,7 @@ class LPLLP(BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
+            The mass of every class, which sums to 1 in every row.
         """
         return self.local_model().predict_proba(X, bags=bags, proportions=proportions)
 
@@ -454,6 +456,7 @@ class LPLLP(BaseEstimator):
         Returns
         -------
         apportion.LPLLP
+            A model with the anchors and their soft labels, but without the fitted rows.
         """
         check_is_fitted(self, "classes_")
         return self._model

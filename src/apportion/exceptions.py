@@ -14,6 +14,7 @@ __all__ = [
     "Advice",
     "AmbiguousTotalsWarning",
     "BagDesignWarning",
+    "CandidateWarning",
     "ClusterError",
     "DiaryError",
     "DuplicateRowsWarning",

@@ -85,6 +85,7 @@ def read_rows(
     Returns
     -------
     ndarray of shape (n_samples, n_features)
+        The rows, in the order of the files.
 
     Raises
     ------

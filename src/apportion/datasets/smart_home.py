@@ -205,6 +205,7 @@ def make_smart_home(
     Returns
     -------
     SmartHome
+        The windows, the diaries, and what was done in every window.
 
     Examples
     --------

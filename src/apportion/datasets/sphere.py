@@ -105,7 +105,13 @@ class SphereWindows:
     start: FloatArray
 
     def take(self, rows: AnyArray) -> SphereWindows:
-        """Return some of the windows."""
+        """Return some of the windows.
+
+        Parameters
+        ----------
+        rows : ndarray
+            Their positions, or a mask.
+        """
         columns = ("X", "shares", "participant", "start")
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
@@ -114,7 +120,13 @@ class SphereWindows:
         return self.take(np.flatnonzero(~np.isnan(self.shares).any(axis=1)))
 
     def grouped(self, groups: Mapping[str, Sequence[str]]) -> FloatArray:
-        """Return each window's share of every group of activities; NaN where nobody annotated."""
+        """Return each window's share of every group of activities; NaN where nobody annotated.
+
+        Parameters
+        ----------
+        groups : mapping of str to sequence of str
+            The activities of every group, by its name.
+        """
         unknown = {name for names in groups.values() for name in names} - set(self.activities)
         if unknown:
             raise InputError(
@@ -127,7 +139,13 @@ class SphereWindows:
         return np.column_stack([self.shares[:, names].sum(axis=1) for names in columns])
 
     def pure(self, groups: Mapping[str, Sequence[str]]) -> tuple[SphereWindows, AnyArray]:
-        """Return the windows that lie wholly in one group, and which one."""
+        """Return the windows that lie wholly in one group, and which one.
+
+        Parameters
+        ----------
+        groups : mapping of str to sequence of str
+            The activities of every group, by its name.
+        """
         names = [name for group in groups.values() for name in group]
         repeated = [name for name in names if names.count(name) > 1]
         if repeated:
@@ -165,6 +183,7 @@ def load_sphere(
     Returns
     -------
     SphereWindows
+        One row per second that is annotated.
 
     Notes
     -----

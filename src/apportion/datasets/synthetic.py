@@ -27,6 +27,7 @@ def make_xor(
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
+        The rows.
     y : ndarray of shape (n_samples,)
         The true labels, 0 and 1, half of the rows each when `n_samples` is a multiple of 4.
 
@@ -70,6 +71,7 @@ def make_half_kernel(
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
+        The rows.
     y : ndarray of shape (n_samples,)
         The true labels, 0 and 1.
 
@@ -122,6 +124,7 @@ def make_drifting_clouds(
     Returns
     -------
     X : ndarray of shape (n_samples, n_features)
+        The rows.
     y : ndarray of shape (n_samples,)
         The true labels, 0 and 1.
     bags : ndarray of shape (n_samples,)

@@ -22,7 +22,7 @@ class InvCal(MarginClassifier):
 
     `argmin_{w,b} ½‖w‖² + C Σ_k |w·φ(m_k) + b - logit π_k|_ε`, with one example per bag. φ(m_k) is
     the mean of the bag's rows in the kernel's feature space, so that the kernel of two bags is the
-    mean over all pairs of their rows. π_k is the clipped proportion of the class, and |·|_ε is 0
+    mean over all pairs of their rows. π_k is the clipped proportion of the class, and `|·|_ε` is 0
     within ±ε. Several classes are learned one against the rest. All bags have the same weight,
     whatever their size, but a total known only within bounds counts less. A row with a given label
     is a bag of its own. Rows in no bag and bags without known totals are left out.

@@ -60,6 +60,7 @@ def predict_table(
     Returns
     -------
     PredictedTable
+        The labels, as a table and to be written to files, and the summary of the run.
 
     Examples
     --------

@@ -103,6 +103,7 @@ class PredictedTable:
         Returns
         -------
         pyarrow.Table
+            One row per labeled row.
         """
         table = self.rows.table
         times = written_times(table, self.row_times, self.time_format, typed=typed)
@@ -290,6 +291,7 @@ def label_table(
     Returns
     -------
     LabeledTable
+        The labels, as a table and to be written to files, and the summary of the run.
 
     Raises
     ------

@@ -227,6 +227,7 @@ def match_bags(
     Returns
     -------
     Bags
+        The bag of every row, and bounds on the rows of every class in every bag.
 
     Examples
     --------

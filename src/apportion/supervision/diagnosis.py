@@ -193,6 +193,7 @@ def diagnose(bags: Any = None, proportions: Any = None, *, y: Any = None) -> Dia
     Returns
     -------
     Diagnosis
+        What the totals tell apart; printed, it is a text.
 
     Examples
     --------

@@ -401,6 +401,7 @@ class Totals:
         Returns
         -------
         Totals
+            One column per class of `classes`.
         """
         wanted, present = classes.tolist(), self.classes.tolist()
         for label in present:

@@ -140,7 +140,15 @@ class DiaryRules:
         return lines
 
     def in_words(self, name: str, value: str | None = None) -> str:
-        """Return what a rule means, with its own value or another one."""
+        """Return what a rule means, with its own value or another one.
+
+        Parameters
+        ----------
+        name : str
+            The rule, such as `"blank"`.
+        value : str, optional
+            Another value of it.
+        """
         value = getattr(self, name) if value is None else value
         if name != "tolerance":
             return _MEANINGS[name][value]

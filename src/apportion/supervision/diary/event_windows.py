@@ -102,6 +102,7 @@ def windows_of_events(
     Returns
     -------
     EventWindows
+        One row per participant and window, one column per sensor.
 
     Examples
     --------

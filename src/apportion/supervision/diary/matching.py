@@ -149,6 +149,7 @@ def diary_bags(
     Returns
     -------
     DiaryBags
+        The bag of every window and the totals of every bag, with notes on what was done.
 
     Examples
     --------
