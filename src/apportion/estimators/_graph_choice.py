@@ -38,7 +38,12 @@ overlapping classes and on made-up weeks, where labels right without ties, with 
 _WEAKER = (1 / 3, 1 / 10)
 """Parts of this weight that are compared with it. Ties that are too strong can exchange two of a
 person's activities as a whole: then labels with weaker ties agree more, with the features and in
-time."""
+time. Of 15 made-up people, with all sensors and with on/off sensors only, one has .90 of the labels
+right instead of .43 (.67 without ties), and the others .003 more in the mean, .003 fewer at most,
+than with the strongest ties."""
+
+_MANY_ROWS = 50_000
+"""Beyond this many rows, only the strongest ties are tried, which takes less time."""
 
 _EQUALLY_SMOOTH = 1e-9
 """Smoothness that differs by no more than this is equal."""
@@ -121,7 +126,8 @@ class GraphChoice:
         n_runs = graph.n_candidates + 1 + len(_WEAKER) + 1
         with several_runs(PROPAGATING, "graph", n_runs, at_most=True) as next_run:
             untied = self._smoothest(graph.candidates(X), rough, next_run)
-            parts = _WEAKER if isinstance(weight, str) else ()
+            few = len(self.prior) <= _MANY_ROWS
+            parts = _WEAKER if few and isinstance(weight, str) else ()
             if isinstance(weight, str):
                 weight = self._weight_for(untied, sequences)
             if not weight:
