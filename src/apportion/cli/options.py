@@ -278,13 +278,13 @@ class MethodOptions:
         "auto",
         "quota keeps every bag's totals; threshold takes every row's most likely class; sequence "
         "keeps the totals, lets labels change as seldom as activities do, and keeps to how often "
-        "they happened, where the diary says it (--method auto and lpllp). auto: sequence if the "
-        "diary says it and times are used, else quota.",
+        "they happened, where the diary says it (--method auto and lpllp). auto: sequence if "
+        "the diary says it, with --method auto and times, else quota.",
     )
     no_time: bool = _method(
         False,
-        "Do not use when windows were recorded. If not given, --method auto learns from held-out "
-        "totals how activities last.",
+        "Do not use when windows were recorded. If not given, labels that flicker are smoothed "
+        "along time.",
         "--no-time",
     )
     context: str = _method(
