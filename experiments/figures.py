@@ -22,6 +22,7 @@ _GRAY = "0.86"
 MARKERS = ("o", "s", "^")
 _LINES = {
     "lp-llp": ("#000000", "o"),
+    "auto": ("#56B4E9", "h"),
     "lp-llp-literal": ("#999999", "v"),
     "prop-svm": ("#D55E00", "s"),
     "inv-cal": ("#0072B2", "^"),

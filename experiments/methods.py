@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.estimators import EMLLP, LPLLP, InvCal, MeanMap, PropSVM
 from apportion.metrics import bag_majority
-from apportion.model_selection import ProportionSearchCV
+from apportion.model_selection import AutoLLP, ProportionSearchCV
 from apportion.supervision.totals import Totals
 from experiments.trials import Method, Problem
 
@@ -65,6 +65,8 @@ def supervised(problem: Problem, seed: int) -> AnyArray:
 METHODS: dict[str, Method] = {
     # As we recommend it: every default.
     "lp-llp": Method("LP-LLP", partial(fitted_labels, LPLLP()), seconds=0.3),
+    # Eleven methods, averaged; three or four bags are too few to weigh them by.
+    "auto": Method("AutoLLP", partial(fitted_labels, AutoLLP()), seconds=2.0),
     # Every row's most likely class, for classes that overlap.
     "lp-llp-threshold": Method(
         "LP-LLP threshold", partial(fitted_labels, LPLLP(decode="threshold")), seconds=0.3

@@ -34,7 +34,7 @@ labeled with all others; or all rows, in three bags. The first is the one to com
 paper."""
 
 PAPER_METHODS = (
-    *("lp-llp", "lp-llp-literal", "prop-svm", "inv-cal", "mean-map", "em"),
+    *("lp-llp", "auto", "lp-llp-literal", "prop-svm", "inv-cal", "mean-map", "em"),
     *("majority", "supervised"),
 )
 """The methods of the paper's tables, and some more."""
