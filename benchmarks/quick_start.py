@@ -82,7 +82,7 @@ def compare_decodings(method: str, seed: int) -> None:
             (
                 "--diary diary.csv --decode quota",
                 "--diary diary.csv --decode sequence",
-                "--diary diary-times.csv",
+                "--diary diary-times.csv --decode sequence",
             )
         ):
             apportion(folder, f"{label} {options} --output labels-{k}.csv")
@@ -94,6 +94,12 @@ def compare_decodings(method: str, seed: int) -> None:
                 for y in (labels, home.reported)
             )
             print(f"episodes: {found.sum()} found, {true.sum()} true")
+            recall = {
+                name: (labels == name)[labeled & (home.reported == name)].mean()
+                for name in ACTIVITIES
+                if (labeled & (home.reported == name)).any()
+            }
+            print("recall: " + ", ".join(f"{name} {value:.2f}" for name, value in recall.items()))
 
 
 def diary_with_times(home: SmartHome) -> list[dict[str, str]]:
