@@ -152,7 +152,7 @@ def test_context_is_left_out_where_it_is_no_help(week):
         for context in (3, 0)
     ]
     left_out = models[0].candidate_report_.left_out
-    assert "is no help beside what is known of how activities last" in left_out[IN_CONTEXT]
+    assert "held-out totals are no likelier with it" in left_out[IN_CONTEXT]
     assert models[0].weights_ == models[1].weights_
     assert (models[0].label_distributions_ == models[1].label_distributions_).all()
 
@@ -165,6 +165,7 @@ def test_without_times_nothing_changes(week):
     ]
     assert models[0].weights_ == models[1].weights_
     assert (models[0].label_distributions_ == models[1].label_distributions_).all()
+    assert list(models[0].candidate_report_.left_out.values()) == ["needs times"]
 
 
 def test_the_order_of_rows_does_not_matter(week, in_context):

@@ -296,7 +296,7 @@ def test_the_warning_names_bags_classes_and_numbers():
 def test_new_rows_without_times_are_not_decoded_along_time_silently(days, model, hint):
     X, known, when = days
     model.fit(X, **known, **when)
-    with pytest.warns(UserWarning, match=f"decode='sequence', and no times: .*{hint}"):
+    with pytest.warns(UserWarning, match=f"decode='sequence' needs times: .*{hint}"):
         model.predict(X, **known)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

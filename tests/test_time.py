@@ -168,7 +168,7 @@ def test_time_is_not_used_where_rows_do_not_follow_each_other(week):
     shuffled = np.random.default_rng(0).permutation(len(X))
     without = AutoLLP(["mean-map"]).fit(X, **known)
     model = AutoLLP(["mean-map"]).fit(X, **known, times=shuffled)
-    assert "too few to smooth" in model.candidate_report_.about_time
+    assert "not smoothed along time" in model.candidate_report_.about_time
     assert (model.transduction_ == without.transduction_).all()
     assert model.predict(X, times=shuffled).tolist() == without.predict(X).tolist()
 
@@ -366,3 +366,33 @@ def test_others_do_not_decode_along_time(week):
     X, _, known, _ = week
     with pytest.raises(ValueError, match="'decode' parameter of MeanMap"):
         MeanMap(decode="sequence").fit(X, **known)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_long_episodes_are_not_smoothed_away(seed):
+    """A rate of change that is estimated as 0 must not give all rows one class."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(rng.permutation(np.arange(6) % 3), 100)
+    labels = np.where(rng.random(600) < 0.1, rng.integers(0, 3, 600), y)
+    rows = Sequences.of(np.arange(600.0), np.zeros(600, dtype=int))
+    P = 0.8 * np.eye(3)[labels] + 0.2 / 3
+    found = flicker_of(labels, rows)
+    smoothed = smooth_along_time(P, rows, np.ones(3) / 3, Persistence(found.change, 0.5))
+    assert found.is_clear
+    assert (smoothed.argmax(axis=1) == y).mean() > 0.98
+    none = smooth_along_time(P, rows, np.ones(3) / 3, Persistence(0.0))
+    assert (none.argmax(axis=1) == y).mean() > 0.98
+
+
+def test_what_is_not_known_of_flicker_is_said():
+    short, long = (Sequences.of(np.arange(float(n)), np.zeros(n, dtype=int)) for n in (10, 400))
+    assert "too few steps" in str(flicker_of(np.arange(10) % 2, short))
+    assert "all the same" in str(flicker_of(np.zeros(400, dtype=int), long))
+    assert "change at" in str(flicker_of(np.arange(400) // 20 % 2, long))
+
+
+def test_iterations_are_limited_with_times_too(week):
+    X, _, known, when = week
+    with pytest.warns(UserWarning, match="max_iter"):
+        model = LPLLP(max_iter=10, random_state=0).fit(X, **known, **when)
+    assert model.n_iter_ <= 11

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -83,8 +82,9 @@ def version_of(python: str) -> str | None:
 
 
 def build(dist: Path) -> Path:
-    """Build the sdist, and the wheel from it, into an empty folder; return the wheel."""
-    shutil.rmtree(dist, ignore_errors=True)
+    """Build the sdist, and the wheel from it, in place of earlier ones; return the wheel."""
+    for earlier in [*dist.glob("apportion-*.whl"), *dist.glob("apportion-*.tar.gz")]:
+        earlier.unlink()
     with tempfile.TemporaryDirectory() as folder:
         python = environment(sys.executable, Path(folder))
         run(python, "-m", "pip", "install", "--quiet", "build")

@@ -11,8 +11,6 @@ from sphinx.util.nodes import make_refnode
 
 _NAME = re.compile(r"(?P<name>[A-Za-z_][\w.]*)(?P<call>\(.*\))?", re.DOTALL)
 
-_KINDS = ("class", "exception", "function")
-
 
 def setup(app: Any) -> dict[str, bool]:
     """Add the transform."""

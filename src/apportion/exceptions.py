@@ -313,7 +313,7 @@ class EpisodesWarning(UserWarning):
 
 
 class CandidateWarning(UserWarning):
-    """`AutoLLP` could not weigh all methods that it was asked to weigh."""
+    """`AutoLLP` could not weigh all methods that it was asked to, or not use all they know."""
 
 
 def users_level() -> int:

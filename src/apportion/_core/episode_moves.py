@@ -52,7 +52,7 @@ class TimeLabels:
     costs : ndarray of int, of shape (n_samples,)
         The cost if a row's label is not that of the row before it; 0 where a recording begins.
     begins : ndarray of bool, of shape (n_samples,)
-        Where a recording begins.
+        Where an episode begins in any case: where a recording does.
     bags : ndarray of int, of shape (n_samples,)
         The bag of each row that may be moved; -1 for all others.
     ranks : ndarray of int, of shape (n_samples,)

@@ -55,7 +55,7 @@ class Flicker(NamedTuple):
     Attributes
     ----------
     change : float
-        The estimated share of steps at which the activity changes.
+        The estimated share of steps at which the activity changes; NaN if there are too few steps.
     flicker : float
         The estimated share of labels that are wrong independently of those around them.
     """
@@ -74,10 +74,18 @@ class Flicker(NamedTuple):
         return Persistence(self.change).cost if self.is_clear else 0.0
 
     def __str__(self) -> str:
+        if np.isnan(self.change):
+            return "there are too few steps to see how often activities change"
+        if self == _WITHOUT_ORDER:
+            return "labels do not last from step to step, or are all the same"
         return (
             f"activities change at {self.change:.1%} of the steps, and {self.flicker:.1%} of the "
             "labels flicker"
         )
+
+
+_WITHOUT_ORDER = Flicker(1.0, 0.0)
+"""Labels that agree at two steps no more often than by chance."""
 
 
 # If an activity stays with probability 1 - c from step to step, and a share e of the labels is
@@ -98,13 +106,13 @@ def flicker_of(labels: IntArray, sequences: Sequences) -> Flicker:
     second = np.flatnonzero(near)
     third = np.flatnonzero(near[2:] & near[1:-1]) + 2
     if len(third) < _LEAST_STEPS:
-        return Flicker(0.0, 0.0)
+        return Flicker(np.nan, 0.0)
     chance = float(((np.bincount(along) / len(along)) ** 2).sum())
     one = (along[second] == along[second - 1]).mean() - chance
     two = (along[third] == along[third - 2]).mean() - chance
     by_chance = np.sqrt(chance * (1.0 - chance) / len(third))
     if two <= 3.0 * by_chance:  # labels that do not last, or are all the same
-        return Flicker(1.0, 0.0)
+        return _WITHOUT_ORDER
     change = 1.0 - two / one
     wrong = 1.0 - np.sqrt(one * one / two / (1.0 - chance))
     return Flicker(float(np.clip(change, 0.0, 1.0)), float(np.clip(wrong, 0.0, 1.0)))
@@ -143,7 +151,8 @@ def smooth_along_time(
     evidence = (np.maximum(P[order], _LEAST) / shares) ** persistence.trust
     evidence /= evidence.max(axis=1, keepdims=True)
     steps = 1.0 / np.where(sequences.begins, 1.0, closeness)
-    stay = np.where(sequences.begins, 0.0, (1.0 - persistence.change) ** steps)
+    change = max(persistence.change, _LEAST_CHANGE)  # 0 would give a whole recording one class
+    stay = np.where(sequences.begins, 0.0, (1.0 - change) ** steps)
     smoothed = np.empty_like(evidence)
     smoothed[order] = Chain(len(P)).posterior(evidence, stay, 1.0 - stay, shares).classes
     return smoothed

@@ -13,7 +13,7 @@ from apportion._core.episode_search import MOST_ROUNDS, improve, settle, swappab
 from apportion._core.sequence_prices import PathDual, search_path_prices
 from apportion._utils.groups import Groups
 from apportion._utils.sequences import Sequences
-from apportion._utils.typing import BoolArray, FloatArray, IntArray
+from apportion._utils.typing import FloatArray, IntArray
 from apportion.exceptions import InputError
 from apportion.supervision.bags import Bags
 
@@ -118,7 +118,7 @@ class _Problem:
     """
 
     dual: PathDual
-    begins: BoolArray
+    sequences: Sequences
     ranks: IntArray
     given: IntArray
     all_codes: IntArray
@@ -158,7 +158,7 @@ class _Problem:
             max(SCORE_UNIT, n * never / _EXACT_BELOW),
         )
         all_codes = renumbered[bags.codes[order]]
-        return cls(dual, sequences.begins, ranks[order], given, all_codes, numbers, never)
+        return cls(dual, sequences, ranks[order], given, all_codes, numbers, never)
 
     def solved(self, quota_labels: IntArray) -> TimeLabels:
         """Return the best labels found from the best path at prices, or from quota labels."""
@@ -166,7 +166,9 @@ class _Problem:
         prices = search_path_prices(dual)
         raised, costs = dual.raised(prices), dual.integer_costs()
         path = self._with_given(dual.chain.best_path(raised, costs))
-        state = TimeLabels(path, raised, costs, self.begins, dual.groups.codes, self.ranks)
+        state = TimeLabels(
+            path, raised, costs, self.sequences.begins, dual.groups.codes, self.ranks
+        )
         quota = replace(state, labels=quota_labels)
         starts = [settle(state, dual.quotas), *([quota] if raised.size <= _SMALL else [])]
         improved = [self._with_loose(improve(start, len(dual.quotas))) for start in starts]
@@ -174,6 +176,7 @@ class _Problem:
 
     def trimmed(self, state: TimeLabels, most_episodes: FloatArray) -> TimeLabels:
         """Return labels with fewer episodes where there are more than the limits."""
+        state = replace(state, begins=self.sequences.breaks)  # a gap begins an episode, too
         n_bags = len(self.numbers)
         limits = np.nan_to_num(np.asarray(most_episodes, float)[self.numbers], nan=np.inf)
         for _ in range(MOST_ROUNDS):

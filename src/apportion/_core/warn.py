@@ -154,7 +154,7 @@ def warn_of_episodes(labels: IntArray, bags: Bags, sequences: Sequences) -> None
 
 def warn_of_missing_times(hint: str) -> None:
     """Warn of labels that are to be decoded along time, and are not."""
-    facts = "decode='sequence', and no times: these labels keep the totals, but not time."
+    facts = "decode='sequence' needs times: these labels keep the totals, but know no time."
     warn(UserWarning, facts, hint)
 
 

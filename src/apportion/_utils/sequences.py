@@ -68,6 +68,11 @@ class Sequences:
         return self.closeness == 0.0
 
     @cached_property
+    def breaks(self) -> BoolArray:
+        """Which rows of `order` begin a sequence, or follow a gap of more than one missing row."""
+        return self.closeness < 0.5
+
+    @cached_property
     def before(self) -> IntArray:
         """The row before each row, in the numbers of the rows; -1 for the first of a sequence."""
         before = np.empty_like(self.order)
@@ -83,11 +88,11 @@ class Sequences:
         return sparse.csr_array(forward + forward.T)
 
     def only(self, rows: IntArray) -> Sequences:
-        """Return the sequences of some rows, by their places in `order`; gaps are lost."""
-        place, sequence = np.empty((2, len(self.order)), dtype=np.intp)
-        place[self.order] = np.arange(len(self.order))
+        """Return some rows in the same order; gaps are lost."""
+        position, sequence = np.empty((2, len(self.order)), dtype=np.intp)
+        position[self.order] = np.arange(len(self.order))
         sequence[self.order] = np.cumsum(self.begins)
-        return Sequences.of(place[rows].astype(np.float64), sequence[rows])
+        return Sequences.of(position[rows].astype(np.float64), sequence[rows])
 
     def n_changes(self, labels: IntArray) -> int:
         """Return how often the label changes within the sequences."""

@@ -110,6 +110,8 @@ def _check_rows(task: SupervisedTable, more: MoreFiles, method: MethodOptions) -
         require_times(task.rows, task.row_times)
     if method.decode == "sequence":
         require_times(task.rows, task.row_times, "{decode:sequence}")
+    if method.context != "0":
+        require_times(task.rows, task.row_times, "{context}")
 
 
 def _write_more(

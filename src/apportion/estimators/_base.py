@@ -80,7 +80,8 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
     """The values that parameters may have."""
 
     _how_to_decode_along_time: ClassVar[str] = (
-        "It decodes only the rows it is fitted to along time: fit them, or use decode='quota'."
+        "This method decodes only the rows it is fitted to along time: fit them, or use "
+        "decode='quota'."
     )
     """What to do if labels of new rows are to be decoded along time, for a warning."""
 

@@ -49,6 +49,17 @@ _EQUALLY_SMOOTH = 1e-9
 """Smoothness that differs by no more than this is equal."""
 
 
+def rough_settings(settings: Settings, tol: float, max_iter: int) -> Settings:
+    """Return settings for soft labels that are good enough to compare what comes of them."""
+    return replace(
+        settings,
+        n_probes=0,
+        stop="converged",
+        tol=max(settings.tol, tol),
+        max_iter=min(settings.max_iter, max_iter),
+    )
+
+
 class LabeledGraph(NamedTuple):
     """A graph, the soft labels on it, and their quota labels."""
 
@@ -115,14 +126,7 @@ class GraphChoice:
         """
         if not isinstance(weight, str) and graph.n_candidates == 1:
             return self._exact(next(graph.candidates(X)).tied_in_time(sequences, weight))
-        settings = self.settings
-        rough = replace(
-            settings,
-            n_probes=0,
-            stop="converged",
-            tol=max(settings.tol, _COMPARED_TOL),
-            max_iter=min(settings.max_iter, _COMPARED_ITERATIONS),
-        )
+        rough = rough_settings(self.settings, _COMPARED_TOL, _COMPARED_ITERATIONS)
         n_runs = graph.n_candidates + 1 + len(_WEAKER) + 1
         with several_runs(PROPAGATING, "graph", n_runs, at_most=True) as next_run:
             untied = self._smoothest(graph.candidates(X), rough, next_run)
@@ -135,6 +139,9 @@ class GraphChoice:
                 return self._continued(untied)
             strongest = untied.graph.tied_in_time(sequences, weight)
             weaker = (untied.graph.tied_in_time(sequences, weight * part) for part in parts)
+            if not parts:
+                next_run()
+                return self._exact(strongest)
             best = self._smoothest(chain([strongest], weaker), rough, next_run, strongest)
             next_run()
             return self._continued(best)
@@ -175,17 +182,11 @@ class GraphChoice:
     def _weight_for(self, untied: LabeledGraph, sequences: Sequences) -> float:
         """Return the strongest weight to try, by how much labels flicker without ties in time."""
         labels = refine(untied.graph, self.decode, untied.solution.F, untied.labels).labels
-        found = flicker_of(labels, sequences)
+        flicker = flicker_of(labels, sequences)
         weight = 0.0
-        if found.flicker >= _NO_FLICKER:
-            weight = min(_PER_FLICKER * found.flicker / max(found.change, 1e-3), _STRONGEST)
-        _log.info(
-            "time_weight='auto' is at most %.2g: activities change at %.1f %% of the steps, and "
-            "%.1f %% of the labels flicker without ties in time",
-            weight,
-            100 * found.change,
-            100 * found.flicker,
-        )
+        if flicker.flicker >= _NO_FLICKER:
+            weight = min(_PER_FLICKER * flicker.flicker / max(flicker.change, 1e-3), _STRONGEST)
+        _log.info("time_weight='auto' is at most %.2g: without ties %s", weight, flicker)
         return weight
 
     def _continued(self, rough: LabeledGraph) -> LabeledGraph:
@@ -198,7 +199,8 @@ class GraphChoice:
             return self._exact(rough.graph)
         alone = unsupervised_rows(rough.graph, self.decode.bags)
         start = np.where(alone[:, None], self.prior, rough.solution.F)
-        exact = self.run(rough.graph, settings, start=start)
+        left = max(settings.max_iter - rough.solution.n_iter, 1)
+        exact = self.run(rough.graph, replace(settings, max_iter=left), start=start)
         energies = np.concatenate([rough.solution.energies, exact.energies[1:]])
         n_iter = rough.solution.n_iter + exact.n_iter
         report_progress("decoding")

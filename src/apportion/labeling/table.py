@@ -263,10 +263,9 @@ def label_table(
     method : str or estimator, optional
         `"auto"`, which weighs several methods by held-out totals (see `AutoLLP`), the name of a
         single one, such as `"lpllp"`, `"gp"`, `"trees"`, `"mean-map"`, `"inv-cal"` or `"count"`, or
-        an estimator of this library, of which a clone is fitted. By default `"lpllp"`, which is
-        `LPLLP(random_state=0)`. A method that is given by name decodes by quota, or along time
-        (`decode="sequence"`) if the diary says how often an activity happened, times are used, and
-        it is `"auto"` or `"lpllp"`.
+        an estimator of this library, of which a clone is fitted. By default `"auto"`. A method
+        that is given by name decodes by quota; `"auto"` along time (`decode="sequence"`) if the
+        diary says how often an activity happened, and times are used.
     estimator : estimator, optional
         An estimator, as `method` takes it too.
     abstain_below : float, optional
@@ -276,7 +275,7 @@ def label_table(
     use_times : bool, default=True
         Whether `"auto"` uses when the rows were recorded, from a column `start` (or `time`,
         `timestamp`) and, if there is one, `participant`: rows that follow each other are likely to
-        be of one class, as far as held-out totals support it.
+        be of one class, if labels flicker without that.
     context : int or "auto", default=0
         How many rows before and after a row methods of `"auto"` may see; 0 = none. See `AutoLLP`.
     all_columns : bool, default=False

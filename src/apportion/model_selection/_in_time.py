@@ -16,7 +16,7 @@ from apportion._utils.typing import FloatArray
 from apportion.model_selection._calibration import Calibration, KnownTotals, calibrate
 
 _TRUST = 0.5
-"""Rows that follow each other are often misjudged alike, so that each has half a say. Chosen on
+"""Rows that follow each other are often misjudged alike, so that each counts by half. Chosen on
 WISDM: .78 of the labels are right with 1, .80 with this, .81 with a quarter. On made-up weeks they
 differ by less than .01 from each other."""
 
@@ -91,7 +91,7 @@ def learn_persistence(
     """
     flicker = flicker_of(threshold(P).labels, sequences)
     if not flicker.is_clear:
-        return None, f"{flicker}: too few to smooth probabilities along time"
+        return None, f"{flicker}: probabilities are not smoothed along time"
     persistence = Persistence(flicker.change, _TRUST)
     held_out = np.tile(known.overall, (len(sequences.order), 1))
     held_out[known.rows] = final.held_out

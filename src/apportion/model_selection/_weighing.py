@@ -126,11 +126,16 @@ class WeighingClassifier(BagClassifier):
         self._require_times(in_order)
         problem = Problem(rows, self._standardization(rows), matched, seed, in_order)
         folds, n_folds = bag_folds(problem, _FOLDS if self.cv == "auto" else int(self.cv))
-        if in_order is not None and n_folds:
-            candidates = [*candidates, *self._candidates_in_context(candidates)]
+        in_context = self._candidates_in_context(candidates)
+        left_out = {}
+        if in_order is None or not n_folds:
+            lacking = "times" if in_order is None else "more bags, of which some can be held out"
+            left_out = {candidate.name: f"needs {lacking}" for candidate in in_context}
+        else:
+            candidates = [*candidates, *in_context]
 
         usable = [c for c in candidates if c.most_rows >= matched.n_samples]
-        left_out = {
+        left_out |= {
             c.name: f"takes too long beyond {counted(int(c.most_rows), 'row')}"
             for c in candidates
             if c not in usable
@@ -413,7 +418,7 @@ def _with_useful_context(
         return list(fitted), {}
     likelihoods = []
     for some in (alone, fitted):
-        with warnings.catch_warnings():  # they are told when the candidates are weighed
+        with warnings.catch_warnings():  # given when the candidates are weighed
             warnings.simplefilter("ignore", CandidateWarning)
             result = weigh_candidates(some, problem, held_out)
         in_time, _ = _learned_in_time(result, in_order)
@@ -423,8 +428,8 @@ def _with_useful_context(
     if with_context > without:
         return list(fitted), {}
     why = (
-        "is no help beside what is known of how activities last: the log-likelihood of held-out "
-        f"totals is {with_context:.1f} with it, {without:.1f} without"
+        f"held-out totals are no likelier with it: log-likelihood {with_context:.1f}, and "
+        f"{without:.1f} without"
     )
     return alone, {one.candidate.name: why for one in fitted if one.candidate.reach}
 

@@ -90,7 +90,8 @@ def episodes_begun(
     labels, bags : ndarray of shape (n_samples,)
         Labels and bags, as positions; bag -1 = in no bag.
     sequences : Sequences
-        The rows in the order of time. An episode ends with its sequence, not at a gap.
+        The rows in the order of time. An episode ends with its sequence, and where more than one
+        row is missing.
     shape : tuple of int
         The number of bags and of classes.
 
@@ -102,7 +103,7 @@ def episodes_begun(
     [[1, 1], [1, 1]]
     """
     along, bag = labels[sequences.order], bags[sequences.order]
-    begin = (sequences.begins | (along != np.roll(along, 1))) & (bag >= 0)
+    begin = (sequences.breaks | (along != np.roll(along, 1))) & (bag >= 0)
     cells = bag[begin] * shape[1] + along[begin]
     return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
 
