@@ -134,12 +134,12 @@ screenshots: .venv/dev
 
 .venv/dev: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable . --group dev
-	@touch $@ .venv/runtime
+	@touch $@ .venv/runtime .venv/docs
 
 .venv/docs: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable . --group docs
 	@touch $@ .venv/runtime
 
 clean:
-	rm -rf docs/_build docs/api docs/commands docs/gallery
+	rm -rf docs/_build docs/api docs/commands docs/gallery docs/sg_execution_times.rst .import_linter_cache
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov

@@ -9,7 +9,6 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
-import local_gallery
 
 project = "apportion"
 author = "The apportion developers"
@@ -22,10 +21,10 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "myst_parser",
+    "sphinx_gallery.gen_gallery",
     # of this project, in _extensions/
     "api_links",
     "command_pages",
-    "local_gallery",
 ]
 exclude_patterns = ["_build", "_templates", "_extensions", "**sg_execution_times.rst"]
 templates_path = ["_templates"]
@@ -37,7 +36,6 @@ autodoc_typehints = "none"  # the Parameters section has the types, in words
 autodoc_member_order = "groupwise"
 autosummary_generate = True
 autosummary_context = {
-    "gallery": local_gallery.has_gallery(),
     "not_inherited_from": "object, dict, str, tuple, Exception, Warning, ValueError, OSError",
 }
 numpydoc_show_class_members = False  # the template lists them
@@ -52,7 +50,19 @@ numpydoc_validation_exclude = {
     r"\.(CandidateReport|WeighedCandidate|EstimatedAccuracy|Estimate|BagReport|Diagnosis|Bags)$",
     r"\.(DiaryBags|EventWindows|LabeledTable|PredictedTable|SavedModel|SmartHome|SphereWindows)$",
 }
-sphinx_gallery_conf = local_gallery.SETTINGS
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "backreferences_dir": "gallery/backreferences",
+    "doc_module": ("apportion",),
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 1e9,
+    "download_all_examples": False,
+    "image_srcset": ["2x"],
+    "within_subsection_order": "FileNameSortKey",
+}
 
 # Markdown
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist"]

@@ -50,7 +50,7 @@ def main() -> None:
     list_contents(wheel)
     for python in pythons:
         check(wheel, python)
-    print(f"{wheel.name} works with {len(pythons)} interpreters")
+    print(f"{wheel.name} works with {', '.join(map(str, map(version_of, pythons)))}")
 
 
 def supported() -> list[str]:

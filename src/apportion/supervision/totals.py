@@ -473,7 +473,8 @@ def _rounded(lower: FloatArray, upper: FloatArray) -> list[str]:
 
 def interval(lower: float, upper: float) -> str:
     """Return a total as text: one number, or both ends of an interval."""
-    return f"{upper:g}" if upper - lower <= 1e-9 else f"{lower:g}…{upper:g}"
+    low, high = (f"{bound:,.10g}" for bound in (lower, upper))
+    return high if upper - lower <= 1e-9 else f"{low}…{high}"
 
 
 def _frozen(values: FloatArray) -> FloatArray:
