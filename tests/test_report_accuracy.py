@@ -273,6 +273,15 @@ def test_an_estimate_that_is_withheld_says_why(weighed, too_few):
     assert verdict.level == "care"
     assert "leave open" in verdict.concerns[0]
 
+    # Bags were held out, and do not tell how sure methods may be: their number is no reason.
+    uncalibrated = replace(part, methods=replace(part.methods, calibrated=False))
+    verdict = verdict_on(data_of(weighed, reliability={"": uncalibrated}))
+    assert verdict.sentence.startswith(start)
+    assert verdict.level == "care"
+    page = page_of(data_of(weighed, reliability={"": uncalibrated}), {"apportion": "0"})
+    assert "too few to hold" not in page
+    assert "as sure as it should be" not in page
+
 
 @pytest.mark.parametrize(
     ("value", "level"), [(0.9, "sound"), (0.76, "sound"), (0.74, "care"), (0.49, "doubt")]

@@ -60,7 +60,7 @@ class Reliability:
 
     def why_withheld(self, estimate: Estimate, bag: str) -> str:
         """Return why an estimate is withheld, with the word that is used for a bag."""
-        if self.calibrated:
+        if self.calibrated or self.totals.n_known:
             return estimate.reason
         return f"{counted(self.n_bags, bag)} are too few to hold any out"
 
@@ -163,8 +163,15 @@ def estimate_in_words(reliability: Reliability, estimate: Estimate, bag: str) ->
     return f"{estimate.value:.0%} ({interval_of(estimate)})"
 
 
-def method_in_words(candidate: WeighedCandidate) -> str:
+def method_in_words(candidate: WeighedCandidate, *, calibrated: bool = True) -> str:
     """Return what held-out totals say about a method, in words.
+
+    Parameters
+    ----------
+    candidate : WeighedCandidate
+        The method.
+    calibrated : bool, default=True
+        Whether held-out totals say how sure methods may be.
 
     Examples
     --------
@@ -177,6 +184,8 @@ def method_in_words(candidate: WeighedCandidate) -> str:
         return "no better than the shares of the classes alone"
     if not candidate.weight:
         return "no part in the average: others predict the totals far better"
+    if not calibrated:
+        return "the totals do not tell how sure it may be"
     least, most = _SURE_ENOUGH
     if candidate.temperature < least:
         return "too sure: flattened toward the shares of the classes"
@@ -192,4 +201,4 @@ def no_graph_in_words(model: Any) -> str:
         return f"{method} keeps no graph of the rows"
     if len(model.candidates_) == 1:
         return f"The method that {method} fitted keeps no graph of the rows"
-    return f"None of the methods that {method} weighed keeps a graph of the rows"
+    return f"None of the methods to which {method} gave a weight keeps a graph of the rows"

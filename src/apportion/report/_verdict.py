@@ -122,7 +122,7 @@ def _concerns_about_accuracy(data: ReportData) -> tuple[list[str], list[str]]:
         wrong = 1.0 - estimate.value
         text = [f"About {wrong:.0%} of the labels are wrong, as far as held-out totals tell."]
         return (text, []) if wrong > _MOSTLY_WRONG else ([], text if wrong > _WRONG else [])
-    if not data.calibrated:
+    if not any(part.totals.n_known for part in data.reliability.values()):
         return [], []
     return [], [
         "The totals leave open how many labels are right: compare some with the truth, or give "
