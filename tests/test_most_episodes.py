@@ -337,7 +337,7 @@ def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-WHY = "decode: along time, because the diary says how often for 'tea'"
+WHY = "decode: along time, and the diary says how often for 'tea'"
 
 
 @pytest.mark.usefixtures("_folder")

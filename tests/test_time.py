@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -17,7 +18,10 @@ from apportion._core.persistence import Flicker, Persistence, flicker_of, smooth
 from apportion._core.propagation import propagator
 from apportion._utils.sequences import Sequences
 from apportion.exceptions import InputError
+from apportion.model_selection._calibration import calibrate, known_totals
+from apportion.model_selection._in_time import learn_persistence
 from apportion.persistence import load_model, save_model
+from apportion.supervision.bags import match_bags
 from apportion.supervision.rows_in_time import rows_in_time
 
 # Sequences
@@ -396,3 +400,35 @@ def test_iterations_are_limited_with_times_too(week):
     with pytest.warns(UserWarning, match="max_iter"):
         model = LPLLP(max_iter=10, random_state=0).fit(X, **known, **when)
     assert model.n_iter_ <= 11
+
+
+def test_new_rows_are_smoothed_only_if_held_out_totals_are_likelier(week):
+    X, y, known, when = week
+    bags = match_bags(len(X), None, known["bags"], known["proportions"])
+    held_out = known_totals(bags, np.ones(len(X), dtype=bool), X)
+    rng = np.random.default_rng(0)
+    noisy = np.where(
+        rng.random(len(y)) < 0.15, rng.integers(0, 3, len(y)), np.unique(y, return_inverse=True)[1]
+    )
+    P = 0.75 * np.eye(3)[noisy] + 0.25 / 3
+    rows = rows_in_time(**when, ranks=np.arange(len(X)))
+    final = calibrate(P, held_out)
+    learned, why = learn_persistence(final(P), final, held_out, rows)
+    assert learned.for_new_rows
+    assert learned.calibration.log_likelihood > final.log_likelihood
+    likelier = replace(final, log_likelihood=1e9)
+    learned, why = learn_persistence(final(P), likelier, held_out, rows)
+    assert not learned.for_new_rows
+    assert "of these rows only" in why
+    assert learned.calibration.temperature == pytest.approx(1.0)
+    assert (learned.calibration.accuracies == final.accuracies).all()
+
+
+def test_labels_along_time_are_quota_labels_where_too_few_flicker(week):
+    X, _, known, _ = week
+    shuffled = np.random.default_rng(0).permutation(len(X))
+    quota, along = (
+        AutoLLP(["mean-map"], decode=decode).fit(X, **known, times=shuffled)
+        for decode in ("quota", "sequence")
+    )
+    assert (quota.transduction_ == along.transduction_).all()

@@ -278,8 +278,8 @@ class MethodOptions:
         "auto",
         "quota keeps every bag's totals; threshold takes every row's most likely class; sequence "
         "keeps the totals, lets labels change as seldom as activities do, and keeps to how often "
-        "they happened, where the diary says it (--method auto and lpllp). auto: sequence if "
-        "the diary says it, with --method auto and times, else quota.",
+        "they happened, where the diary says it (--method auto and lpllp). auto: sequence "
+        "with --method auto and times, else quota.",
     )
     no_time: bool = _method(
         False,

@@ -127,10 +127,15 @@ def given_episodes(report: BagReport, task: SupervisedTable) -> FloatArray | Non
     return given
 
 
-def decode_by_diary(
+def choose_decoding(
     model: BagClassifier, known: Supervision
 ) -> tuple[BagClassifier, tuple[str, ...]]:
-    """Return a model that keeps to how often classes happened, if it can, and why, in words.
+    """Return a model that decodes along time, if it is one that gains by it, and why, in words.
+
+    In four made-up weeks and on WISDM, labels along time of `AutoLLP` are as often right as quota
+    labels, or more often (WISDM: .83 against .80); where few labels flicker, they are the same.
+    Quota labels of `LPLLP` with ties in time are better than its labels along time, also than those
+    that keep to how often activities happened (.95 against .87 in three made-up weeks).
 
     Parameters
     ----------
@@ -142,11 +147,14 @@ def decode_by_diary(
     Returns
     -------
     estimator
-        One that decodes along time, if the totals say how often a class happened, the times of the
-        rows are used and the method weighs candidates; else the model as it is.
+        One that decodes along time, if it weighs methods and the times of the rows are used; else
+        the model as it is.
     tuple of str
         Notes about it: none if the totals do not say how often.
     """
+    along_time = isinstance(model, WeighingClassifier) and known.in_time is not None
+    if along_time:
+        model = clone(model).set_params(decode="sequence")
     totals = known.totals
     if totals.most_episodes is None:
         return model, ()
@@ -154,18 +162,13 @@ def decode_by_diary(
     how_often = (
         f"the diary says how often for {name_some(map(repr, totals.classes[said].tolist()))}"
     )
-    if known.in_time is None:
-        return model, (f"decode: by quota, though {how_often}: no times are used",)
-    # Quota labels of LPLLP with ties in time are more often right than its labels along time, also
-    # than those that keep to the numbers: .95 against .87 in three made-up weeks.
-    if not isinstance(model, WeighingClassifier):
-        name = name_of_method(model)
-        reason = f"{name} does not decode along time" + (
-            " unless it is asked to" if isinstance(model, LPLLP) else ""
-        )
-        return model, (f"decode: by quota, though {how_often}: {reason}",)
-    model = clone(model).set_params(decode="sequence")
-    return model, (f"decode: along time, because {how_often}",)
+    if along_time:
+        return model, (f"decode: along time, and {how_often}",)
+    reason = "no times are used"
+    if known.in_time is not None:
+        unless = " unless it is asked to" if isinstance(model, LPLLP) else ""
+        reason = f"{name_of_method(model)} does not decode along time{unless}"
+    return model, (f"decode: by quota, though {how_often}: {reason}",)
 
 
 def bag_codes(bags: AnyArray, labels: RowLabels, report: BagReport) -> IntArray:

@@ -20,7 +20,7 @@ from apportion.exceptions import (
     SupervisionError,
     hint,
 )
-from apportion.labeling._episodes import decode_by_diary, episodes_in_table
+from apportion.labeling._episodes import choose_decoding, episodes_in_table
 from apportion.labeling._features import TableFeatures, learn_features, missing_notes
 from apportion.labeling._methods import name_of_method, resolved_method
 from apportion.labeling._output_tables import episodes_table, labeled_table, written_times
@@ -264,8 +264,8 @@ def label_table(
         `"auto"`, which weighs several methods by held-out totals (see `AutoLLP`), the name of a
         single one, such as `"lpllp"`, `"gp"`, `"trees"`, `"mean-map"`, `"inv-cal"` or `"count"`, or
         an estimator of this library, of which a clone is fitted. By default `"auto"`. A method
-        that is given by name decodes by quota; `"auto"` along time (`decode="sequence"`) if the
-        diary says how often an activity happened, and times are used.
+        that is given by name decodes by quota; `"auto"` along time (`decode="sequence"`) if times
+        are used.
     estimator : estimator, optional
         An estimator, as `method` takes it too.
     abstain_below : float, optional
@@ -377,7 +377,7 @@ def label_supervised(
     method : str, optional
         The name of the method, for the summary; by default that of the estimator.
     choose_decode : bool, default=False
-        Whether labels are decoded along time if the diary says how often an activity happened.
+        Whether `AutoLLP` decodes along time if times are used.
 
     Returns
     -------
@@ -394,7 +394,7 @@ def label_supervised(
     model = resolved_method(estimator)
     decode_notes: tuple[str, ...] = ()
     if choose_decode:
-        model, decode_notes = decode_by_diary(model, supervision)
+        model, decode_notes = choose_decoding(model, supervision)
     try:
         labels = label_rows(
             encoded.rows, supervision, model, {"missing-features": marked}, abstain_below

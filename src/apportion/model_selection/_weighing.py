@@ -173,17 +173,21 @@ class WeighingClassifier(BagClassifier):
         result = weigh_candidates(fitted, problem, held_out)
         pairs = list(zip(result.fitted, result.weights, result.calibrations, strict=True))
         P, final, about_time = result.average, result.final, ""
-        along_time = self._in_time = None
+        along_time = in_time = None
         if in_order is not None:
-            self._in_time, about_time = _learned_in_time(result, in_order)
-        if self.decode == "sequence" and in_order is not None:
-            along_time = self._decoded_along_time(problem.X, final(P), bags, in_order)
-        if self._in_time is not None and in_order is not None:
-            P = self._in_time.smoothed(final(P), in_order)
-            final = self._in_time.calibration
+            in_time, about_time = _learned_in_time(result, in_order)
+        helps = in_time is not None or bags.most_episodes is not None
+        if self.decode == "sequence" and in_order is not None and helps:
+            along_time = self._decoded_along_time(problem.X, final(P), bags, in_order, in_time)
+        if in_time is not None and in_order is not None:
+            P = in_time.smoothed(final(P), in_order)
+            final = in_time.calibration
+        self._in_time = in_time if in_time is not None and in_time.for_new_rows else None
         F = reconcile(final(P), bags)
         self.classes_ = bags.classes
         by_quota = result.own_labels or self._quota(problem.X, F, bags)
+        if self.decode == "sequence" and along_time is None:
+            along_time = by_quota
         self._store(bags, F, by_quota, along_time)
         self.held_out_proba_ = np.full(F.shape, np.nan)
         self.held_out_proba_[result.rows] = final.held_out
@@ -261,7 +265,8 @@ class WeighingClassifier(BagClassifier):
             matched = match_bags(len(rows), None, bags, proportions, classes=self.classes_)
             in_order = self._in_order(rows, times, sequences)
             P = self._soft_labels(rows, in_order)
-            return self.classes_[self._decoded_along_time(rows, P, matched, in_order).labels]
+            decoding = self._decoded_along_time(rows, P, matched, in_order, self._in_time)
+            return self.classes_[decoding.labels]
         P = self._along_time(rows, times, sequences)
         if bags is None and proportions is None:
             return np.asarray(self.classes_[threshold(P).labels])
@@ -309,12 +314,17 @@ class WeighingClassifier(BagClassifier):
 
     # The probabilities are those before smoothing, which would count the rows around a row twice.
     def _decoded_along_time(
-        self, X: FloatArray, P: FloatArray, bags: Bags, in_order: Sequences
+        self,
+        X: FloatArray,
+        P: FloatArray,
+        bags: Bags,
+        in_order: Sequences,
+        in_time: InTime | None,
     ) -> Decoding:
         """Return labels that keep the counts and pay for changes as often as activities last."""
         F = reconcile(P, bags)
-        if self._in_time is not None:
-            cost = self._in_time.persistence.cost
+        if in_time is not None:
+            cost = in_time.persistence.cost
         else:
             cost = flicker_of(self._quota(X, F, bags).labels, in_order).cost
         ranks = hash_ranks(X, len(X))
