@@ -112,7 +112,8 @@ plt.show()
 # -------------------------------------------
 #
 # Goodman's regression has one rate for all districts. Soft labels have one for each district,
-# because they keep its count.
+# because they keep its count. How many labels of single people are right can be estimated, too:
+# :ref:`sphx_glr_gallery_plot_06_choosing.py`.
 
 figure, axes = plt.subplots(1, 3, figsize=(8, 3.1), sharex=True, sharey=True, layout="constrained")
 for ax, world in zip(axes, WORLDS, strict=True):
