@@ -27,10 +27,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 def pytest_collection_modifyitems(items):
     """Measure coverage by quick tests only, where measuring is expensive.
 
-    Before Python 3.12 a tracer makes tests half as slow again or more, and `make test` has to end
-    within 8 minutes on two cores. COVER_SLOW=1 measures all of them.
+    Before Python 3.12 a tracer makes tests half as slow again or more.
     """
-    if sys.version_info >= (3, 12) or os.environ.get("COVER_SLOW"):
+    if sys.version_info >= (3, 12):
         return
     for item in items:
         if item.get_closest_marker("slow"):

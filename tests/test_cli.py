@@ -77,7 +77,7 @@ def test_reproduce_writes_tables_and_goes_on(tmp_path, monkeypatch):
     ("words", "message"),
     [
         (["--section", "nonsense"], "'nonsense' does not exist. Allowed: xor, half-kernel"),
-        (["--method", "nonsense"], "Allowed: lp-llp, lp-llp-threshold"),
+        (["--method", "nonsense"], "Allowed: lp-llp, auto, lp-llp-threshold"),
         (["--format", "word"], "Allowed: text, markdown, latex, csv"),
         (["--repetitions", "0"], "--repetitions"),
         (["--sphere", "nowhere", "--section", "sphere-1"], "no recording was found in 'nowhere'"),

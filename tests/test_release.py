@@ -105,8 +105,8 @@ def targets_in(text):
 def test_targets_that_are_called_or_described_exist():
     steps = [step for job in workflow().values() for step in job["steps"]]
     called = targets_in(" ".join(step.get("run", "") for step in steps))
-    assert called >= {"check", "test", "test-lowest", "release-check"}
-    pages = [*ROOT.glob("*.md"), ROOT / "docs" / "releases.md"]
+    assert called >= {"check", "coverage", "docs", "test-lowest", "release-check"}
+    pages = [*ROOT.glob("*.md"), ROOT / "docs" / "development" / "releases.md"]
     for page in pages:
         called |= targets_in(" ".join(re.findall(r"`make .*?`", page.read_text(encoding="utf-8"))))
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -473,7 +473,7 @@ def _rounded(lower: FloatArray, upper: FloatArray) -> list[str]:
 
 def interval(lower: float, upper: float) -> str:
     """Return a total as text: one number, or both ends of an interval."""
-    low, high = (f"{bound:,.10g}" for bound in (lower, upper))
+    low, high = (f"{x:,.0f}" if float(x).is_integer() else f"{x:,.6g}" for x in (lower, upper))
     return high if upper - lower <= 1e-9 else f"{low}…{high}"
 
 
