@@ -24,7 +24,8 @@ _LEAST_FLICKER = 0.5
 """Labels are smoothed along time if at least so many flicker for each change in earnest. Short
 episodes look like flicker, too, and smoothing loses them. Chosen on SPHERE, where the ratio is .1
 to .4 and every smoothing that was tried makes labels worse, and on made-up weeks, where it is above
-.6 and all make them better; checked on WISDM, where it is 1.6 and they become better."""
+.6 and all make them better. On WISDM, which the exponent of `AutoLLP` was chosen on, it is 1.6 and
+they become better."""
 
 
 class Persistence(NamedTuple):

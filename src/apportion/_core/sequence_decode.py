@@ -16,6 +16,7 @@ from apportion._utils.sequences import Sequences
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.exceptions import InputError
 from apportion.supervision.bags import Bags
+from apportion.supervision.episode_limits import count_begun
 
 _DOUBT = 1e-3
 """Added to every soft label before its logarithm. Soft labels are projections onto the simplex, and
@@ -195,10 +196,8 @@ class _Problem:
 
     def _episodes(self, state: TimeLabels) -> IntArray:
         """Return how many episodes of each class begin in each bag."""
-        c, n_bags = state.n_classes, len(self.numbers)
-        begin = np.flatnonzero(state.begin_episodes & (self.all_codes >= 0))
-        cells = self.all_codes[begin] * c + state.labels[begin]
-        return np.bincount(cells, minlength=n_bags * c).reshape(n_bags, c)
+        shape = len(self.numbers), state.n_classes
+        return count_begun(state.begin_episodes, state.labels, self.all_codes, shape)
 
     def _with_given(self, labels: IntArray) -> IntArray:
         return np.where(self.given >= 0, self.given, labels)

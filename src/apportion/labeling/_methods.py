@@ -43,7 +43,7 @@ def method_named(
     ----------
     name : str
         One of `METHODS`.
-    decode : {"quota", "threshold"}, default="quota"
+    decode : {"quota", "threshold", "sequence"}, default="quota"
         How soft labels become labels.
     context : int or "auto", default=0
         How many rows before and after methods of `auto` may see.

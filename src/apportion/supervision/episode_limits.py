@@ -9,7 +9,7 @@ import numpy as np
 
 from apportion._io.class_tables import columns_for, read_table, refuse_duplicates
 from apportion._utils.sequences import Sequences
-from apportion._utils.typing import AnyArray, FloatArray, IntArray
+from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import SupervisionError, counted, name_some
 
 
@@ -103,8 +103,16 @@ def episodes_begun(
     [[1, 1], [1, 1]]
     """
     along, bag = labels[sequences.order], bags[sequences.order]
-    begin = (sequences.breaks | (along != np.roll(along, 1))) & (bag >= 0)
-    cells = bag[begin] * shape[1] + along[begin]
+    begins = sequences.breaks | (along != np.roll(along, 1))
+    return count_begun(begins, along, bag, shape)
+
+
+def count_begun(
+    begins: BoolArray, labels: IntArray, bags: IntArray, shape: tuple[int, int]
+) -> IntArray:
+    """Return how many of the rows that begin an episode each bag has of each class."""
+    rows = np.flatnonzero(begins & (bags >= 0))
+    cells = bags[rows] * shape[1] + labels[rows]
     return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
 
 
