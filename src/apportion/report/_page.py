@@ -20,7 +20,9 @@ from apportion.report._reliability import estimate_in_words, method_in_words
 from apportion.report._report_data import ReportData
 from apportion.report._verdict import verdict_on
 
-_SCRIPTS = ("tools.js", "accuracy.js", "days.js", "bags.js", "map.js", "convergence.js", "page.js")
+_SCRIPTS = (
+    "common.js", "tools.js", "accuracy.js", "days.js", "bags.js", "map.js", "convergence.js", "page.js",
+)  # fmt: skip
 
 
 def page_of(data: ReportData, facts: Mapping[str, str]) -> str:

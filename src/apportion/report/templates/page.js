@@ -14,7 +14,7 @@ function initFilter() {
       showClasses();
     });
     const name = make("span", { title: `${style.name}, ${style.rows.toLocaleString("en")} rows` }, style.name);
-    box.append(make("label", {}, check, swatch(label), name));
+    box.append(make("label", {}, check, swatch(style), name));
   });
 }
 

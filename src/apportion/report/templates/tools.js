@@ -1,23 +1,10 @@
-"use strict";
-// Shared by all sections of the page: data, elements, formatting, plots, and the hidden classes.
+// Shared by all sections of the page: data, plots, and the hidden classes.
 
 const report = JSON.parse(document.getElementById("data").textContent);
 const classes = report.classes;
 const LONGEST_NAME = 60; // characters of a name in a hover text
 const hidden = new Set();
 const plots = new Map();
-
-function element(id) {
-  return document.getElementById(id);
-}
-
-// Create an element with attributes and children; strings become text nodes.
-function make(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
 
 // Escape a text for Plotly, which would read it as HTML.
 function escaped(text) {
@@ -28,50 +15,10 @@ function escaped(text) {
     .replace(/>/g, "&gt;");
 }
 
-function capitalized(text) {
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-function shortened(text, most) {
-  const characters = [...String(text)];
-  return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : String(text);
-}
-
-function lowest(numbers) {
-  return numbers.reduce((a, b) => Math.min(a, b), Infinity);
-}
-
-function highest(numbers) {
-  return numbers.reduce((a, b) => Math.max(a, b), -Infinity);
-}
-
-function twoDigits(number) {
-  return String(number).padStart(2, "0");
-}
-
-// The clock time at a number of seconds after midnight.
-function clock(seconds) {
-  const whole = Math.floor(seconds);
-  const time = `${twoDigits(Math.floor(whole / 3600) % 24)}:${twoDigits(Math.floor(whole / 60) % 60)}`;
-  const rest = seconds - 60 * Math.floor(seconds / 60);
-  if (rest === 0) return time;
-  return `${time}:${Number.isInteger(rest) ? twoDigits(rest) : rest.toFixed(3).padStart(6, "0")}`;
-}
-
 // Seconds after midnight as a value on a time axis. It must be text: Plotly reads the numbers 10 to 99 and
 // 1000 to 9999 as years, and all others as milliseconds in the browser's time zone.
 function axisTime(seconds) {
   return new Date(Math.round(1000 * seconds)).toISOString();
-}
-
-function duration(seconds) {
-  if (seconds < 120) return `${+seconds.toFixed(3)} s`;
-  if (seconds < 7200) return `${+(seconds / 60).toFixed(1)} min`;
-  return `${Math.floor(seconds / 3600)} h ${twoDigits(Math.round((seconds % 3600) / 60) % 60)} min`;
-}
-
-function share(percent) {
-  return percent === null ? "–" : (percent / 100).toFixed(2);
 }
 
 function className(label) {
@@ -135,39 +82,4 @@ function fill(label) {
     line: { color: "#ffffff", width: 0.3 },
     pattern: { shape: style.pattern, fgcolor: "#000000", fgopacity: 0.55, size: 6, solidity: 0.2, fillmode: "overlay" },
   };
-}
-
-// A small picture of the fill of a class.
-function swatch(label) {
-  const box = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const [width, height] = [26, 14];
-  for (const [name, value] of Object.entries({ width, height, class: "swatch", "aria-hidden": "true" })) {
-    box.setAttribute(name, value);
-  }
-  const style = classes[label];
-  const drawn = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  box.style.background = style.color;
-  const lines = [];
-  for (let at = -12; at < width + 12; at += 6) {
-    if (style.pattern === "/" || style.pattern === "x") lines.push(`M${at},14l14,-14`);
-    if (style.pattern === "\\" || style.pattern === "x") lines.push(`M${at},0l14,14`);
-    if (style.pattern === "|" || style.pattern === "+") lines.push(`M${at + 3},0v14`);
-    if (style.pattern === ".") lines.push(`M${at + 2},4h2M${at + 2},10h2`);
-  }
-  if (style.pattern === "-" || style.pattern === "+") lines.push("M0,4h26M0,10h26");
-  drawn.setAttribute("d", lines.join(""));
-  drawn.setAttribute("stroke", "#000000");
-  drawn.setAttribute("stroke-opacity", "0.6");
-  drawn.setAttribute("stroke-width", style.pattern === "." ? "2" : "1.2");
-  box.append(drawn);
-  return box;
-}
-
-// The index after a key press: next, previous, first or last; null for other keys.
-function nextIndex(key, index, n) {
-  if (key === "Home") return 0;
-  if (key === "End") return n - 1;
-  if (key === "ArrowRight") return Math.min(index + 1, n - 1);
-  if (key === "ArrowLeft") return Math.max(index - 1, 0);
-  return null;
 }
