@@ -21,7 +21,8 @@ from apportion.report._report_data import ReportData
 from apportion.report._verdict import verdict_on
 
 _SCRIPTS = (
-    "common.js", "tools.js", "accuracy.js", "days.js", "bags.js", "map.js", "convergence.js", "page.js",
+    "common.js", "tools.js", "accuracy.js", "days.js",
+    "bags.js", "map.js", "convergence.js", "page.js",
 )  # fmt: skip
 
 
