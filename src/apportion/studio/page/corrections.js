@@ -1,0 +1,52 @@
+"use strict";
+// Corrections with undo, relabeling, and what it changed.
+
+function initCorrections() {
+  element("relabel").addEventListener("click", () => attempt("relabel-problem", "POST", "api/relabel", {}));
+  views.push(showCorrections, showChanged);
+}
+
+function showCorrections({ corrections, run, job, understanding }) {
+  element("corrections-none").hidden = corrections.length > 0;
+  element("corrections-scroll").hidden = !corrections.length;
+  if (isNew("corrections", [corrections, understanding?.classes])) {
+    refill(element("corrections").tBodies[0], ...corrections.toReversed().map(makeCorrection));
+  }
+  const open = openCorrections();
+  element("relabel").disabled = job?.state === "running" || !open || !run;
+  element("relabel-words").textContent = relabelWords(corrections.length, open);
+}
+
+// How many corrections the labels do not know yet.
+function openCorrections() {
+  return state.run ? Math.abs(state.corrections.length - state.run.corrections) || Number(hasOtherCorrections()) : 0;
+}
+
+// Whether corrections were exchanged for as many others since the last run.
+function hasOtherCorrections() {
+  return Boolean(state.run.stale);
+}
+
+function relabelWords(all, open) {
+  if (running() && state.job.kind === "quick") return "Relabeling …";
+  if (open) return `Find labels anew from the last ones, in seconds, with ${counted(all, "correction")}.`;
+  return all ? "The labels keep to all corrections." : "Correct something first: choose a bar above.";
+}
+
+function makeCorrection({ id, participant, words, label, exclude, rows, was }) {
+  const undo = makeButton("Undo", () => attempt("relabel-problem", "DELETE", `api/corrections/${id}`),
+    { id: `undo-${id}`, "aria-label": `Undo ${words}` });
+  return make("tr", {},
+    make("th", { scope: "row" }, [participant, words].filter(Boolean).join(", ")),
+    make("td", {}, `${exclude ? "not " : ""}${label}`),
+    make("td", {}, was ?? ""),
+    make("td", { class: "number" }, rows.toLocaleString("en")),
+    make("td", {}, undo));
+}
+
+function showChanged({ run }) {
+  const changed = run?.changed;
+  const words = changed
+    ? `${counted(changed.rows, "row")} changed, ${changed.beside.toLocaleString("en")} beside those you corrected.` : "";
+  if (isNew("changed", [run?.id, words])) element("changed").textContent = words;
+}

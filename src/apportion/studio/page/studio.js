@@ -1,0 +1,147 @@
+"use strict";
+// The steps, the run with its progress, files to save, and the start of the page.
+
+const DOWNLOADS = {
+  "labels.csv": "A label for every window, with its confidence.",
+  "episodes.csv": "When every activity began and ended.",
+  "report.html": "The report, to open, print or send.",
+  "settings.json": "All settings: “apportion label --settings settings.json” gives the same labels.",
+  "corrections.csv": "What you corrected, as known labels.",
+};
+
+function initStudio() {
+  element("run").addEventListener("click", () => attempt("run-problem", "POST", "api/run", {}));
+  element("run-full").addEventListener("click", async () => {
+    if (await attempt("run-problem", "POST", "api/run", {})) element("labels").scrollIntoView();
+  });
+  element("cancel").addEventListener("click", () => attempt("run-problem", "POST", "api/cancel", {}));
+  element("report-box").addEventListener("toggle", showReport);
+  views.push(showHeader, showRun, showResult, showSave, showSteps);
+}
+
+function showHeader({ folder, version, other_tabs: others }) {
+  element("folder").textContent = folder;
+  element("version").textContent = version;
+  document.title = `${folder} – apportion studio`;
+  const words = others
+    ? "This studio is open in another tab, too. What you do in one appears in the other; work in one of them." : "";
+  if (isNew("tabs", words)) element("other-tabs").textContent = words;
+}
+
+// What to do next: the number of the step, and words.
+function nextStep({ files, understanding, job, run }) {
+  if (job?.state === "running") return [3, job.kind === "quick" ? "labels are found anew." : "labels are being found."];
+  if (!files.readings) return [1, "choose a table of windows."];
+  if (!understanding && !files.diary && !files.proportions && !files.given) return [1, "choose a diary or totals."];
+  if (!understanding) return [2, "the files are being read."];
+  if (!understanding.ok) return [2, "something does not fit yet: see what and how to fix it."];
+  if (!run) return [3, "check what was understood, then find labels."];
+  const open = openCorrections();
+  if (open) return [4, "relabel to see what your corrections change."];
+  if (run.kind === "quick") return [5, "correct more, or run in full before you save."];
+  return [4, "look at the days and correct them, or save the labels."];
+}
+
+function showSteps(found) {
+  const [step, words] = nextStep(found);
+  const links = [...document.querySelectorAll("#steps a")];
+  const done = [Boolean(found.files.readings), Boolean(found.understanding?.ok), Boolean(found.run), Boolean(found.run), false];
+  links.forEach((link, index) => {
+    link.parentElement.classList.toggle("done", done[index] && index + 1 !== step);
+    if (index + 1 === step) link.setAttribute("aria-current", "step");
+    else link.removeAttribute("aria-current");
+  });
+  if (!isNew("next", [step, words])) return;
+  element("next-link").setAttribute("href", links[step - 1].getAttribute("href"));
+  element("next-link").textContent = words;
+}
+
+function showRun({ job, understanding, run }) {
+  const busy = job?.state === "running";
+  const ready = Boolean(understanding?.ok);
+  element("run").disabled = busy || !ready;
+  element("run").textContent = run ? "Find labels again" : "Find labels";
+  element("cancel").hidden = !busy;
+  element("progress").hidden = !busy;
+  element("run-words").textContent = ready
+    ? "Every window gets a label, such that the totals are kept. You can cancel at any time."
+    : "Labels can be found once the files fit together.";
+  if (busy) showProgress(job);
+  const failed = job?.state === "failed" ? job.problem : job?.state === "cancelled" ? "Cancelled. Nothing was changed." : "";
+  if (isNew("job", [job?.id, job?.state])) {
+    element("run-problem").textContent = failed ?? "";
+    if (busy) element("cancel").focus({ preventScroll: true });
+  }
+}
+
+function showProgress({ stage, detail, done, seconds, left }) {
+  const bar = element("progress-bar");
+  if (done === null) bar.removeAttribute("value");
+  else bar.value = done;
+  const share = done === null ? "" : `, ${Math.round(100 * done)} %`;
+  const time = left === null ? `${duration(Math.round(seconds))} so far` : `about ${duration(Math.max(1, Math.round(left)))} left`;
+  element("progress-words").textContent = `${capitalized(stage || "working")}${detail ? `: ${detail}` : ""}${share}, ${time}.`;
+  // A screen reader hears stages, not every step of the bar.
+  if (isNew("stage", stage)) element("progress-status").textContent = capitalized(stage || "working");
+}
+
+function showResult({ run, job }) {
+  if (!isNew("result", [run, job?.state])) return;
+  const words = [];
+  if (run) {
+    words.push(run.kind === "quick"
+      ? `These labels are a quick answer from the last full run, found in ${seconds(run.seconds)}.`
+      : `Labels were found in ${seconds(run.seconds)}.`);
+    if (run.estimated_accuracy) words.push(run.estimated_accuracy.words);
+  }
+  element("run-result").textContent = words.join(" ");
+  refill(element("run-notes"), ...(run?.notes?.length
+    ? [make("details", {}, make("summary", {}, counted(run.notes.length, "note")), listOf(run.notes))] : []));
+}
+
+function seconds(number) {
+  return duration(number < 10 ? +number.toFixed(1) : Math.round(number));
+}
+
+function showReport() {
+  const box = element("report-box");
+  const there = state?.run?.files.includes("report.html");
+  element("report-note").textContent = there
+    ? (state.run.kind === "quick" ? "This report is that of the last full run; run in full for a new one." : "")
+    : "There is no report of these labels.";
+  if (!box.open || !there || !isNew("report", [state.run.id, state.run.kind])) return;
+  box.querySelector("iframe")?.remove();
+  box.append(make("iframe", { src: `report?run=${state.run.id}`, title: "Report", sandbox: "allow-scripts allow-downloads" }));
+}
+
+function showSave({ run, corrections, job }) {
+  element("save-nothing").hidden = Boolean(run);
+  const names = run?.files ?? [];
+  if (isNew("downloads", names)) {
+    refill(element("downloads"), ...names.filter((name) => name in DOWNLOADS).map((name) =>
+      make("li", {}, make("a", { href: `download/${name}`, download: name }, name), ` ${DOWNLOADS[name]}`)));
+  }
+  const open = openCorrections();
+  const quick = run?.kind === "quick";
+  element("save-warning").hidden = !open && !quick;
+  element("save-warning-words").textContent = open
+    ? `These labels do not know ${corrections.length ? "all of your corrections" : "that corrections were undone"} yet.`
+    : quick ? "These labels are a quick answer: a run in full weighs methods anew, estimates how many labels are right, and writes a new report." : "";
+  element("run-full").disabled = job?.state === "running";
+  if (element("report-box").open) showReport();
+}
+
+async function start() {
+  initFiles();
+  initUnderstanding();
+  initDays();
+  initSelection();
+  initRows();
+  initCorrections();
+  initQuestions();
+  initStudio();
+  await refresh();
+  document.documentElement.dataset.ready = "true";
+  pollSoon();
+}
+start();
