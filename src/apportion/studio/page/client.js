@@ -77,7 +77,7 @@ function change(method, path, body) {
 
 // Change something, and show a problem beside the field that it is about, else in a place of the page.
 async function attempt(place, method, path, body) {
-  clearProblems();
+  clearProblems(place);
   try {
     await change(method, path, body);
     return true;
@@ -139,12 +139,22 @@ function showProblem(words, field, place) {
   slot.scrollIntoView({ block: "nearest" });
 }
 
-function clearProblems() {
+// Remove problems, but not those of other settings: what was typed there is still wrong.
+function clearProblems(place = "") {
   for (const slot of document.querySelectorAll("[data-left]")) {
+    const setting = slot.closest(".setting");
+    if (setting && slot.id !== place) continue;
     slot.textContent = "";
     delete slot.dataset.left;
+    setting?.querySelector("[aria-invalid]")?.removeAttribute("aria-invalid");
   }
-  for (const control of document.querySelectorAll("[aria-invalid]")) control.removeAttribute("aria-invalid");
+}
+
+// Open what a setting is hidden in, and go there.
+function goTo(control) {
+  for (let box = control.parentElement; box; box = box.parentElement) if (box.tagName === "DETAILS") box.open = true;
+  control.scrollIntoView({ block: "center" });
+  control.focus();
 }
 
 // Replace the children of an element; what had the focus keeps it, if it has an id and is there again.

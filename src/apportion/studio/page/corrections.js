@@ -13,22 +13,18 @@ function showCorrections({ corrections, run, job, understanding }) {
     refill(element("corrections").tBodies[0], ...corrections.toReversed().map(makeCorrection));
   }
   const open = openCorrections();
-  element("relabel").disabled = job?.state === "running" || !open || !run;
+  element("relabel").disabled = job?.state === "running" || !open || run.stale;
   element("relabel-words").textContent = relabelWords(corrections.length, open);
 }
 
-// How many corrections the labels do not know yet.
+// Whether there are corrections that the labels do not know, or know although they were undone.
 function openCorrections() {
-  return state.run ? Math.abs(state.corrections.length - state.run.corrections) || Number(hasOtherCorrections()) : 0;
-}
-
-// Whether corrections were exchanged for as many others since the last run.
-function hasOtherCorrections() {
-  return Boolean(state.run.stale);
+  return Boolean(state.run?.in_memory && state.run.open);
 }
 
 function relabelWords(all, open) {
   if (running() && state.job.kind === "quick") return "Relabeling …";
+  if (state.run?.stale) return "Files or settings have changed: find labels in full first.";
   if (open) return `Find labels anew from the last ones, in seconds, with ${counted(all, "correction")}.`;
   return all ? "The labels keep to all corrections." : "Correct something first: choose a bar above.";
 }

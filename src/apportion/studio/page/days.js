@@ -35,8 +35,11 @@ function className(label) {
 }
 
 function showLooking({ run, corrections, understanding }) {
-  const there = Boolean(run && understanding?.classes);
+  const there = Boolean(run?.in_memory && understanding?.classes?.length);
   element("days-nothing").hidden = there;
+  element("days-nothing").textContent = run && !run.in_memory
+    ? "The studio was started again since these labels were found, or files have changed: find labels again to look at them. Your corrections are kept."
+    : "The labels appear here once they were found.";
   element("looking").hidden = !there;
   if (!there) return;
   element("days-box").hidden = !hasTimes();
@@ -145,7 +148,7 @@ function drawDays() {
 function correctionsOf(day) {
   const names = classesOf().map(({ name }) => name);
   return state.corrections
-    .filter((one) => one.participant === days.participant && isDay(one.day, day) && one.start !== null)
+    .filter((one) => (one.participant ?? "") === days.participant && isDay(one.day, day) && one.start !== null)
     .map((one) => ({ ...one, label: names.indexOf(one.label) }));
 }
 

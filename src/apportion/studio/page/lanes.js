@@ -143,7 +143,8 @@ function drawBar(place, item, y, height, classes) {
 // The name of a class on a bar that has room for it, so that colors are not alone.
 function barName(place, item, middle, classes) {
   const room = place.x(item.end) - place.x(item.start);
-  if (item.label < 0 || room < 34) return null;
-  const name = shortened(classes[item.label].name, Math.floor((room - 6) / 7.5));
+  const most = Math.floor((room - 6) / 7.5); // characters
+  if (item.label < 0 || most < Math.min(6, [...classes[item.label].name].length)) return null;
+  const name = shortened(classes[item.label].name, most);
   return makeSvg("text", { x: place.x(item.start) + room / 2, y: middle + 4, "text-anchor": "middle", class: "name" }, name);
 }

@@ -1,7 +1,7 @@
 "use strict";
 // Step 4 for tables without times: the rows of one bag at a time, as a list.
 
-const ROWS_PER_PAGE = 100;
+const ROWS_PER_PAGE = 200; // as many as the server sends
 
 const rows = { offset: 0, total: 0, shown: [], last: -1, chosen: new Set() };
 
@@ -30,7 +30,7 @@ function showRowsOf(run) {
 
 async function fetchRows() {
   const bag = element("bag").value;
-  const query = new URLSearchParams({ offset: rows.offset, limit: ROWS_PER_PAGE, ...(bag ? { bag } : {}) });
+  const query = new URLSearchParams({ offset: rows.offset, ...(bag ? { bag } : {}) });
   const found = await request("GET", `api/rows?${query}`).catch(() => null);
   if (!found) return;
   rows.shown = found.rows;

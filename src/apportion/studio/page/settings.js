@@ -10,7 +10,7 @@ const MAIN_SETTINGS = ["timezone", "day_start", "uncovered", "method"];
 const MOST_ENTRIES = 500; // in the table of all totals
 
 function initUnderstanding() {
-  views.push(showUnderstanding, showSettings);
+  views.push(showSettings, showUnderstanding); // what does not fit marks its setting
 }
 
 function showUnderstanding({ understanding: found, files }) {
@@ -44,14 +44,18 @@ function plural(number, word) {
   return number === 1 || !word.endsWith("y") ? counted(number, word) : `${number.toLocaleString("en")} ${word.slice(0, -1)}ies`;
 }
 
+// Say what does not fit, with a way to the setting or the file that it is about.
 function showMisfit({ ok, problem, field }) {
   const box = element("understood-problem");
   box.hidden = ok || !problem;
-  box.textContent = ok ? "" : problem ?? "";
+  box.replaceChildren(ok ? "" : problem ?? "");
   for (const control of document.querySelectorAll(".misfit")) control.classList.remove("misfit");
-  if (!ok && field) {
-    document.querySelector(`[data-setting="${CSS.escape(field)}"], .card[data-role="${CSS.escape(field)}"]`)?.classList.add("misfit");
-  }
+  if (ok || !field) return;
+  const control = document.querySelector(`[data-setting="${CSS.escape(field)}"]`) ?? element(`file-${field}`);
+  if (!control) return;
+  (control.closest(".card") ?? control).classList.add("misfit");
+  const words = FILES[field] ? `Go to the file: ${FILES[field].title}` : `Go to the setting: ${settingTitle(field)}`;
+  box.append(" ", makeButton(words, () => goTo(control), { class: "link", id: "go-to-misfit" }));
 }
 
 function showColumns({ columns = [] }) {

@@ -32,12 +32,12 @@ function showHeader({ folder, version, other_tabs: others }) {
 function nextStep({ files, understanding, job, run }) {
   if (job?.state === "running") return [3, job.kind === "quick" ? "labels are found anew." : "labels are being found."];
   if (!files.readings) return [1, "choose a table of windows."];
-  if (!understanding && !files.diary && !files.proportions && !files.given) return [1, "choose a diary or totals."];
+  if (!files.diary && !files.proportions) return [1, "choose a diary or totals."];
   if (!understanding) return [2, "the files are being read."];
   if (!understanding.ok) return [2, "something does not fit yet: see what and how to fix it."];
   if (!run) return [3, "check what was understood, then find labels."];
-  const open = openCorrections();
-  if (open) return [4, "relabel to see what your corrections change."];
+  if (!run.in_memory || run.stale) return [3, "find labels again: files, settings or the studio have changed."];
+  if (openCorrections()) return [4, "relabel to see what your corrections change."];
   if (run.kind === "quick") return [5, "correct more, or run in full before you save."];
   return [4, "look at the days and correct them, or save the labels."];
 }
@@ -103,30 +103,31 @@ function seconds(number) {
   return duration(number < 10 ? +number.toFixed(1) : Math.round(number));
 }
 
+// The report is large: it is loaded when it is opened, and again after another full run.
 function showReport() {
   const box = element("report-box");
-  const there = state?.run?.files.includes("report.html");
-  element("report-note").textContent = there
-    ? (state.run.kind === "quick" ? "This report is that of the last full run; run in full for a new one." : "")
-    : "There is no report of these labels.";
-  if (!box.open || !there || !isNew("report", [state.run.id, state.run.kind])) return;
+  const full = state.run.kind === "full";
+  element("report-note").textContent = full && !state.run.open ? "" : "This is the report of the last full run; run in full for a new one.";
+  if (!box.open || (box.querySelector("iframe") && (!full || !isNew("report", state.run.id)))) return;
+  drawn.set("report", JSON.stringify(state.run.id));
   box.querySelector("iframe")?.remove();
   box.append(make("iframe", { src: `report?run=${state.run.id}`, title: "Report", sandbox: "allow-scripts allow-downloads" }));
 }
 
 function showSave({ run, corrections, job }) {
   element("save-nothing").hidden = Boolean(run);
-  const names = run?.files ?? [];
+  const ready = run?.files ?? [];
+  const always = [...(state.files.readings ? ["settings.json"] : []), ...(corrections.length ? ["corrections.csv"] : [])];
+  const names = run ? Object.keys(DOWNLOADS).filter((name) => ready.includes(name) || always.includes(name)) : [];
   if (isNew("downloads", names)) {
-    refill(element("downloads"), ...names.filter((name) => name in DOWNLOADS).map((name) =>
+    refill(element("downloads"), ...names.map((name) =>
       make("li", {}, make("a", { href: `download/${name}`, download: name }, name), ` ${DOWNLOADS[name]}`)));
   }
-  const open = openCorrections();
-  const quick = run?.kind === "quick";
-  element("save-warning").hidden = !open && !quick;
-  element("save-warning-words").textContent = open
-    ? `These labels do not know ${corrections.length ? "all of your corrections" : "that corrections were undone"} yet.`
-    : quick ? "These labels are a quick answer: a run in full weighs methods anew, estimates how many labels are right, and writes a new report." : "";
+  const late = Boolean(run) && !ready.includes("labels.csv");
+  element("save-warning").hidden = !late;
+  element("save-warning-words").textContent = !late ? "" : run.kind === "quick" && !run.open
+    ? "The labels shown are a quick answer. A run in full keeps to your corrections, too, weighs methods anew, estimates how many labels are right, and leaves files to save."
+    : "Corrections, files or settings have changed since the last full run. Run in full for files to save.";
   element("run-full").disabled = job?.state === "running";
   if (element("report-box").open) showReport();
 }
