@@ -43,10 +43,11 @@ def started_browser() -> Iterator[object]:
 
 
 class Opened:
-    """A page opened from a file, with its requests, errors and warnings."""
+    """A page opened from a file or an address, with its requests, errors and warnings."""
 
-    def __init__(self, context, path: Path) -> None:
-        self.url = Path(path).resolve().as_uri()
+    def __init__(self, context, path: Path | str) -> None:
+        web = str(path).startswith("http:")
+        self.url = str(path) if web else Path(path).resolve().as_uri()
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.page = context.new_page()
