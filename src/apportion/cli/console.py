@@ -24,7 +24,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from apportion._utils.progress import duration, progress_callback
+from apportion._utils.progress import duration, progress_callback, time_left
 from apportion.exceptions import InputError, Names, OutputError, rendered
 
 BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, OUR_FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
@@ -301,7 +301,5 @@ def _time_left(seconds: float, done: float) -> str:
     >>> _time_left(60.0, 0.25)
     ', about 3 min left'
     """
-    if not 0.0 < done < 1.0:
-        return ""
-    left = seconds * (1.0 - done) / done
-    return f", about {duration(left)} left"
+    left = time_left(seconds, done)
+    return "" if left is None else f", about {duration(left)} left"
