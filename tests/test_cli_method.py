@@ -17,11 +17,11 @@ pytest.importorskip("typer")
 
 from apportion import LPLLP, KNNGraph, MeanMap
 from apportion._core.descent import Status
-from apportion.cli.calls import check_method, estimator_of
-from apportion.cli.console import OPTIONS, CommandLineError, in_options
+from apportion.cli.console import OPTIONS, in_options
 from apportion.cli.options import MethodOptions
-from apportion.exceptions import PARAMETERS, Advice, message_of
+from apportion.exceptions import PARAMETERS, Advice, SettingsError, message_of
 from apportion.labeling import label_table
+from apportion.labeling._from_options import check_method, chosen_method, estimator_of
 from apportion.labeling._methods import METHODS
 from apportion.model_selection import _candidates
 from command_line import KNOWN, cells_of, day_files, done, refused, run, table, write
@@ -219,9 +219,9 @@ def test_a_single_method_by_name(weeks):
 
 @pytest.mark.default_method
 def test_auto_is_the_default_and_options_of_lpllp_imply_it(weeks, two_methods):
-    assert MethodOptions().name == "auto"
-    assert MethodOptions(alpha=0.7).name == "lpllp"
-    assert MethodOptions(method="gp").name == "gp"
+    assert chosen_method(MethodOptions()) == "auto"
+    assert chosen_method(MethodOptions(alpha=0.7)) == "lpllp"
+    assert chosen_method(MethodOptions(method="gp")) == "gp"
     assert labeled()[0]["method"] == "auto"
     assert labeled("--alpha", 0.7, "--force")[0]["method"] == "lpllp"
     table = label_table("rows.csv", bags="day", proportions="totals.csv")
@@ -254,8 +254,11 @@ def test_options_of_lpllp_do_not_go_with_other_methods(weeks):
     given = {"graph": "rbf", "alpha": 0.7, "neighbors": 3, "prior": "invcal", "prior_weight": 1.0}
     given |= {"probes": 1, "max_iter": 3, "tol": 0.1}
     for name, value in given.items():
-        with pytest.raises(CommandLineError, match=f"{OPTIONS[name]}: for --method lpllp.*it out"):
+        with pytest.raises(SettingsError) as error:
             check_method(MethodOptions(method="gp", **{name: value}))
+        assert error.value.parameter == name
+        said = f"{OPTIONS[name]}: for --method lpllp, and --method is gp. Leave it out."
+        assert error.value.rendered(OPTIONS) == said
 
 
 @pytest.mark.parametrize(

@@ -413,7 +413,8 @@ def test_what_a_run_notes_is_told_once():
 def no_work(monkeypatch):
     """Fail where a file is read: an output that cannot be written is refused before."""
     monkeypatch.setattr(
-        "apportion.cli.calls.supervised_table", lambda *_, **__: pytest.fail("work was done")
+        "apportion.labeling._from_options.supervised_table",
+        lambda *_, **__: pytest.fail("work was done"),
     )
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "MissedNeighborsWarning",
     "OutputError",
     "SavedModelError",
+    "SettingsError",
     "SupervisionError",
 ]
 
@@ -270,6 +271,27 @@ class DiaryError(InputError):
 
 class SavedModelError(InputError):
     """A saved model that cannot be read, or a model that cannot be saved."""
+
+
+class SettingsError(InputError):
+    """Settings of a run that are not allowed, or that do not go together.
+
+    `parameter` is the setting that it is about.
+
+    Examples
+    --------
+    >>> print(SettingsError.about("jobs", hint("{jobs} is for {method:auto}.")))
+    jobs is for method='auto'.
+    """
+
+    @classmethod
+    def about(cls, parameter: str, message: str) -> SettingsError:
+        """Return an error about a setting whose message is a sentence of its own."""
+        return cls("", "", "", message, parameter=parameter)
+
+    def rendered(self, names: Names = PARAMETERS) -> str:
+        """Return the message with other names of parameters."""
+        return super().rendered(names) if self.found else rendered(self.hint, names)
 
 
 class ClusterError(InputError):

@@ -60,6 +60,24 @@ def duration(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def time_left(seconds: float, done: float) -> float | None:
+    """Return how many seconds the rest will take at the same speed; None if that is not known.
+
+    Parameters
+    ----------
+    seconds : float
+        How long it took so far.
+    done : float
+        The share that is done.
+
+    Examples
+    --------
+    >>> time_left(60.0, 0.25)
+    180.0
+    """
+    return seconds * (1.0 - done) / done if 0.0 < done < 1.0 else None
+
+
 def with_progress(stage: str, items: Sequence[Item]) -> Iterator[Item]:
     """Yield the items of a stage, and report after each of them the share that is done."""
     for number, item in enumerate(items, start=1):

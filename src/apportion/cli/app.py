@@ -23,6 +23,7 @@ COMMANDS = {
     "windows": "Turn the EVENTS of sensors into windows, one row each.",
     "diagnose": "Show which classes the totals, or the diary, tell apart.",
     "report": "Write the report of labels that are in a file already.",
+    "studio": "Open a page to label windows, correct labels and label again.",
     "demo": "Make up a week of people in a smart home, and label it.",
 }
 """The commands that are imported when they are run, and the first line of their help.

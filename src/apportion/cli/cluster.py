@@ -62,17 +62,17 @@ class ClusterOptions:
         "Address of a Dask scheduler, such as tcp://10.0.0.1:8786. A local cluster if not given.",
         metavar="ADDRESS",
     )
-    workers: int | None = _cluster(None, "Processes of the local cluster; one a core.", min=1)
+    workers: int | None = _cluster(None, "Processes of the local cluster; one a core.", low=1)
     checkpoint: Path | None = _cluster(
         None, "File to keep the run in: an interrupted run goes on from it.", metavar="FILE"
     )
-    anchors: int | None = _method(None, "Number of anchors; by the number of rows.", min=1)
-    nearest: int = _method(5, "Nearest anchors that every row is tied to.", min=1)
+    anchors: int | None = _method(None, "Number of anchors; by the number of rows.", low=1)
+    nearest: int = _method(5, "Nearest anchors that every row is tied to.", low=1)
     alpha: float = _method(0.5, "How far labels travel, between 0 and 1.")
-    refine: bool = _method(True, "Let neighbors agree more.", "--refine/--no-refine")
-    max_iter: int = _method(2000, "The most iterations.", min=1)
-    tol: float = _method(1e-8, "How exact soft labels are; larger is faster.", min=0.0)
-    force: bool = OUTPUT(False, "Replace labels that are there, all of them.", "--force")
+    refine: bool = _method(True, "Let neighbors agree more.")
+    max_iter: int = _method(2000, "The most iterations.", low=1)
+    tol: float = _method(1e-8, "How exact soft labels are; larger is faster.", low=0.0)
+    force: bool = OUTPUT(False, "Replace labels that are there, all of them.")
     quiet: bool = OUTPUT(False, "Say only what went wrong.", "--quiet", "-q")
 
 

@@ -24,8 +24,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from apportion._utils.progress import duration, progress_callback
-from apportion.exceptions import InputError, Names, OutputError, rendered
+from apportion._utils.progress import duration, progress_callback, time_left
+from apportion.exceptions import InputError, Names, OutputError, SettingsError, rendered
 
 BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, OUR_FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
 """Exit codes beside 0, done."""
@@ -53,6 +53,12 @@ def with_exit_codes(command: Command) -> Command:
             _end("interrupted; no file is left half written", INTERRUPTED)
         except CommandLineError as error:
             _end(f"{error} 'apportion {command.__name__} -h' lists the options.", BAD_COMMAND)
+        except SettingsError as error:
+            # What a file of settings holds is an input; the rest was typed.
+            if error.place is not None:
+                _end(error.rendered(OPTIONS), BAD_INPUT)
+            message = error.rendered(OPTIONS)
+            _end(f"{message} 'apportion {command.__name__} -h' lists the options.", BAD_COMMAND)
         except OutputError as error:
             _end(in_options(error.args[0] if error.args else ""), BAD_OUTPUT)
         except MemoryError as error:
@@ -301,7 +307,5 @@ def _time_left(seconds: float, done: float) -> str:
     >>> _time_left(60.0, 0.25)
     ', about 3 min left'
     """
-    if not 0.0 < done < 1.0:
-        return ""
-    left = seconds * (1.0 - done) / done
-    return f", about {duration(left)} left"
+    left = time_left(seconds, done)
+    return "" if left is None else f", about {duration(left)} left"

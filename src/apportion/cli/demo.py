@@ -16,11 +16,11 @@ class DemoOptions:
     """The week to make up."""
 
     folder: Path = argument(Path("apportion-demo"), "Where the demo's files are written.")
-    days: int = option(7, "Days to make up.", min=1)
-    participants: int = option(3, "People to make up.", min=1)
-    minutes: int = option(5, "Minutes a window lasts.", min=1)
+    days: int = option(7, "Days to make up.", low=1)
+    participants: int = option(3, "People to make up.", low=1)
+    minutes: int = option(5, "Minutes a window lasts.", low=1)
     seed: int = option(0, "Seed of the made-up week.")
-    force: bool = option(False, "Replace the files of an earlier demo.", "--force")
+    force: bool = option(False, "Replace the files of an earlier demo.")
 
 
 @with_exit_codes

@@ -21,6 +21,7 @@ from apportion.cli.options import (
 from apportion.datasets import SmartHome, make_smart_home
 from apportion.exceptions import counted
 from apportion.labeling.rows import RowLabels, is_known
+from apportion.labeling.settings import LabelSettings
 from apportion.supervision.diary import UNKNOWN
 
 
@@ -45,9 +46,11 @@ def label_week(options: DemoOptions) -> None:
         command = shlex.join(map(str, [*words, "--report", report, *["--force"] * force]))
         console.print(f"$ {command}\n")
         labeled = label_file(
-            KnownOptions(readings=files.windows, diary=files.diary),
-            FeatureOptions(),
-            MethodOptions(),
+            LabelSettings(
+                KnownOptions(readings=files.windows, diary=files.diary),
+                FeatureOptions(),
+                MethodOptions(),
+            ),
             OutputOptions(output=labels, force=force),
             MoreFiles(report=report),
             command,

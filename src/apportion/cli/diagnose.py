@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class PrintOptions:
     """How findings are printed."""
 
-    json: bool = OUTPUT(False, "Print the findings as JSON.", "--json")
+    json: bool = OUTPUT(False, "Print the findings as JSON.")
     quiet: bool = OUTPUT(False, "Print the findings only.", "--quiet", "-q")
 
 
@@ -30,7 +30,7 @@ def diagnose(known: KnownOptions, out: PrintOptions) -> None:
     Nothing is labeled and no feature is looked at. An information index near 0 means that all
     bags, or the diary's entries, are alike; 1 that each of them holds one class only.
     """
-    from apportion.cli.calls import read_supervised
+    from apportion.labeling._from_options import read_supervised
     from apportion.labeling._summary import as_json, diagnosis_summary
     from apportion.report._glossary import Explanations
     from apportion.supervision.diagnosis import diagnose as diagnosis_of

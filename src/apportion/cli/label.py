@@ -14,6 +14,7 @@ from apportion.cli.options import (
     KnownOptions,
     MethodOptions,
     OutputOptions,
+    SettingsOptions,
     with_groups,
 )
 
@@ -31,7 +32,6 @@ class MoreFiles:
     labels_only: bool = OUTPUT(
         False,
         "Save no rows in the model, only ids and labels: it knows these rows again, and no others.",
-        "--labels-only",
     )
     report: Path | None = OUTPUT(
         None,
@@ -50,6 +50,7 @@ class MoreFiles:
 @with_exit_codes
 @with_groups
 def label(
+    saved: SettingsOptions,
     known: KnownOptions,
     feature: FeatureOptions,
     method: MethodOptions,
@@ -58,10 +59,12 @@ def label(
 ) -> None:
     """Label every row of READINGS from its bags' totals or from a diary.
 
-    Give --bags COLUMN and --proportions TABLE, or --diary DIARY. The answer has the rows' ids and
-    times, a label, the mass of every class, the label's confidence and a reason code.
+    Give --bags COLUMN and --proportions TABLE, or --diary DIARY, or --settings FILE. The answer has
+    the rows' ids and times, a label, the mass of every class, the label's confidence and a reason
+    code.
     """
-    from apportion.cli.calls import command_line
+    from apportion.cli.calls import command_line, settings_of
     from apportion.cli.label_file import label_file
 
-    label_file(known, feature, method, out, more, command_line())
+    settings = settings_of(known, feature, method, out)
+    label_file(settings, out, more, command_line(), saved.settings)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from apportion._io.atomic_write import Outputs
-from apportion._io.spreadsheet_safe import write_table
 from apportion.cli import calls
 from apportion.cli.console import (
     OPTIONS,
@@ -14,20 +15,15 @@ from apportion.cli.console import (
     stages,
 )
 from apportion.cli.label import MoreFiles
-from apportion.cli.options import (
-    FeatureOptions,
-    KnownOptions,
-    MethodOptions,
-    OutputOptions,
-)
+from apportion.cli.options import OutputOptions
 from apportion.cli.show import show_report
-from apportion.exceptions import counted
+from apportion.labeling._outputs import write_episodes
 from apportion.labeling._summary import as_json
 from apportion.labeling._supervised import SupervisedTable
+from apportion.labeling.settings import LabelSettings
 from apportion.labeling.table import (
     LabeledTable,
     check_savable,
-    label_supervised,
     require_times,
 )
 from apportion.model_selection._forecast import FORECAST
@@ -39,46 +35,36 @@ _IN_NOTES = ("information index", "stationarity", "residual", "energy")
 
 
 def label_file(
-    known: KnownOptions,
-    feature: FeatureOptions,
-    method: MethodOptions,
+    settings: LabelSettings,
     out: OutputOptions,
     more: MoreFiles,
     command: str,
+    settings_file: Path | None = None,
 ) -> LabeledTable:
     """Read rows, label them, write the labeled table and return it.
 
-    The summary and the report show `command` as what was run.
+    The summary and the report show `command` as what was run. The file of the settings is not
+    written over.
     """
-    _check_options(known, method, out, more)
+    _check_options(settings, out, more, settings_file)
     with stages(out.quiet):
-        task = calls.read_supervised(known, feature.id)
-        features = calls.read_features(task, feature)
-    _check_rows(task, more, method)
+        task = settings.read()
+        features = settings.features(task)
+    _check_rows(task, more)
     explain = Explanations(task.bag_word)
     first_notes = [*task.notes, *features.notes]
     print_notes(explain.lines(task.bag_word), out.quiet)
     print_notes(task.rules, out.quiet, "rules, each an option:")
     print_notes(first_notes, out.quiet)
     with stages(out.quiet), print_log(out.quiet, FORECAST):
-        labeled = label_supervised(
-            task,
-            features,
-            calls.estimator_of(method),
-            abstain_below=out.abstain_below,
-            use_times=not method.no_time,
-            all_columns=out.all_columns,
-            command=command,
-            method=method.name,
-            choose_decode=method.decode == "auto",
-        )
+        labeled = settings.label(task, features, command)
     notes = labeled.notes[len(first_notes) :]
     print_notes(notes, out.quiet)
     print_notes(explain.lines(*(term for term in _IN_NOTES if term in " ".join(notes))), out.quiet)
     if not out.quiet:
         show_report(labeled.labels, explain)
     with Outputs(force=out.force) as outputs:
-        written = _write_more(labeled, task, known, out, more, outputs)
+        written = _write_more(labeled, task, settings, out, more, outputs)
         written = [*calls.write_labeled(labeled, out.output, outputs), *written]
         if out.json:
             print_out(as_json(labeled.summary, OPTIONS))
@@ -87,20 +73,21 @@ def label_file(
 
 
 def _check_options(
-    known: KnownOptions, method: MethodOptions, out: OutputOptions, more: MoreFiles
+    settings: LabelSettings, out: OutputOptions, more: MoreFiles, settings_file: Path | None
 ) -> None:
     """Raise for options that do not go together, and for files that could not be written."""
     calls.check_output(out)
     if more.labels_only and more.model is None:
         raise CommandLineError("--labels-only says how --model FILE is saved: name the file.")
-    if more.model is not None and known.graphs == "each":
+    if more.model is not None and settings.known.graphs == "each":
         raise CommandLineError("--model saves one model: use --graphs one.")
-    calls.check_method(method)
+    settings.check()
     tables, others = (out.output, more.episodes), [more.model]
-    calls.check_files(*tables, page=more.report, others=others, inputs=known.files, force=out.force)
+    read = (*settings.files, settings_file)
+    calls.check_files(*tables, page=more.report, others=others, inputs=read, force=out.force)
 
 
-def _check_rows(task: SupervisedTable, more: MoreFiles, method: MethodOptions) -> None:
+def _check_rows(task: SupervisedTable, more: MoreFiles) -> None:
     """Raise, before the rows are labeled, if a file could not be made of them."""
     if more.model is not None:
         one_model = task.supervision.groups is None
@@ -108,16 +95,12 @@ def _check_rows(task: SupervisedTable, more: MoreFiles, method: MethodOptions) -
             check_savable(task.rows, task.ids, one_model, labels_only=more.labels_only)
     if more.episodes is not None:
         require_times(task.rows, task.row_times)
-    if method.decode == "sequence":
-        require_times(task.rows, task.row_times, "{decode:sequence}")
-    if method.context != "0":
-        require_times(task.rows, task.row_times, "{context}")
 
 
 def _write_more(
     labeled: LabeledTable,
     task: SupervisedTable,
-    known: KnownOptions,
+    settings: LabelSettings,
     out: OutputOptions,
     more: MoreFiles,
     outputs: Outputs,
@@ -130,12 +113,10 @@ def _write_more(
         written.append(f"written: {more.model}, a model with {contents}")
     if more.report is not None:
         with stages(out.quiet):
-            page = page_bytes(contents_of_table(labeled, task, files=known.files, names=OPTIONS))
+            page = page_bytes(contents_of_table(labeled, task, files=settings.files, names=OPTIONS))
         with outputs.writing(more.report) as path:
             path.write_bytes(page)
         written.append(f"written: {more.report}, a report to open in a browser")
     if more.episodes is not None:
-        episodes = labeled.episodes(typed=calls.is_parquet(more.episodes))
-        write_table(episodes, more.episodes, outputs)
-        written.append(f"written: {more.episodes}, {counted(episodes.num_rows, 'episode')}")
+        written += write_episodes(labeled, more.episodes, outputs)
     return written

@@ -10,221 +10,139 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import partial, wraps
+from dataclasses import dataclass, is_dataclass
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from apportion._utils.method_names import LP_LLP, METHODS
+from apportion._utils.options import (
+    OUTPUT,
+    REQUIRED,
+    AnswerOptions,
+    FeatureOptions,
+    KnownOptions,
+    MethodOptions,
+    Option,
+    argument,
+    option,
+    options_of,
+)
 from apportion._utils.signals import ending_at_once
+from apportion.cli.console import in_options
+
+__all__ = [
+    "OUTPUT",
+    "REQUIRED",
+    "FeatureOptions",
+    "KnownOptions",
+    "MethodOptions",
+    "OutputOptions",
+    "SettingsOptions",
+    "WriteOptions",
+    "argument",
+    "option",
+    "with_groups",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-REQUIRED: Any = MISSING
-"""The default of an option or argument that must be given."""
-
-_INFO = "typer"
-
-
-def option(default: Any, help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
-    """Return a field of a group that is an option of the command line.
-
-    Parameters
-    ----------
-    default : object
-        Its default, or `REQUIRED`.
-    help : str
-        What it is for.
-    *names : str
-        Its names, if not `--` and the name of the field.
-    panel : str, optional
-        The panel of the help that lists it.
-    **more
-        Further parameters of `typer.Option`.
-    """
-    info = typer.Option(*names, help=help, rich_help_panel=panel, readable=False, **more)
-    return field(default=default, metadata={_INFO: info})
-
-
-def argument(default: Any, help: str, metavar: str | None = None) -> Any:
-    """Return a field of a group that is an argument of the command line."""
-    shown = default is not REQUIRED
-    info = typer.Argument(help=help, metavar=metavar, show_default=shown, readable=False)
-    return field(default=default, metadata={_INFO: info})
+_CONTEXT = "typer_context"
 
 
 def with_groups(command: Command) -> Command:
-    """Return a command that has an option for each field of the groups that it takes."""
+    """Return a command that has an option for each field of the groups that it takes.
+
+    If one of them is `SettingsOptions`, values that are not given on the command line come from the
+    settings file, and what must be given may be given there.
+    """
     hints = get_type_hints(command)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-    parameters = [
-        inspect.Parameter(
-            item.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if item.default is MISSING else item.default,
-            annotation=Annotated[get_type_hints(group)[item.name], item.metadata[_INFO]],
-        )
-        for group in groups.values()
-        for item in fields(group)
-    ]
+    takes_settings = SettingsOptions in groups.values()
+    items = [item for group in groups.values() for item in options_of(group)]
+    parameters = [_parameter(item, optional=takes_settings) for item in items]
+    context = inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
     @wraps(command)
     def flat(**values: Any) -> Any:
         with ending_at_once():
-            import_module("apportion.cli.calls")  # and with it all that is slow to import
+            calls = import_module("apportion.cli.calls")  # and with it all that is slow to import
+        given = _given_names(values.pop(_CONTEXT))
+        if takes_settings:
+            values = calls.with_settings(values, given)
         return command(
             **{
-                name: group(**{item.name: values[item.name] for item in fields(group)})
+                name: group(**{item.name: values[item.name] for item in options_of(group)})
                 for name, group in groups.items()
             }
         )
 
+    parameters = [context, *parameters]
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     flat.__annotations__ = {item.name: item.annotation for item in parameters}
     return flat  # type: ignore[return-value]
 
 
-_bags, _rule, _times, _feature, OUTPUT, _method, _lp_llp = (
-    partial(option, panel=panel)
-    for panel in (
-        *("Bags", "Diary rules", "Times", "Features", "Output", "Method"),
-        "Method, if it is lpllp",
-    )
-)
+def _given_names(context: typer.Context) -> set[str]:
+    """Return the options and arguments that were given on the command line."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source and source.name != "DEFAULT"}
 
 
-def _methods_from(incomplete: str) -> list[str]:
-    return [name for name in METHODS if name.startswith(incomplete)]
+def _parameter(item: Option, *, optional: bool) -> inspect.Parameter:
+    """Return a parameter that Typer makes an option or an argument of."""
+    required = item.default is REQUIRED
+    default, kind = item.default, item.type
+    if required and optional:
+        default, kind = None, item.type | None
+    return inspect.Parameter(
+        item.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if default is REQUIRED else default,
+        annotation=Annotated[kind, _typer_info(item, shown=not required)],
+    )
 
 
-READINGS = "The rows: a CSV (also .csv.gz), Parquet, .xlsx or ARFF file."
+def _typer_info(item: Option, *, shown: bool) -> Any:
+    facts, help = item.facts, in_options(item.facts.help)
+    if facts.positional:
+        return typer.Argument(help=help, metavar=facts.metavar, show_default=shown, readable=False)
+
+    def complete(incomplete: str) -> list[str]:
+        return [choice for choice in facts.choices if choice.startswith(incomplete)]
+
+    return typer.Option(
+        *(facts.names or _flag_names(item)),
+        help=help,
+        rich_help_panel=facts.panel,
+        metavar=facts.metavar,
+        min=facts.low,
+        max=facts.high,
+        autocompletion=complete if facts.choices else None,
+        readable=False,
+    )
 
 
-@dataclass(kw_only=True)
-class KnownOptions:
-    """Where bags and totals come from."""
-
-    readings: Path = argument(REQUIRED, READINGS, "READINGS")
-    bags: str | None = _bags(None, "Column of bag ids; empty = in no bag.", metavar="COLUMN")
-    proportions: Path | None = _bags(
-        None,
-        "Table of the bags' totals (CSV, Parquet, .xlsx): one line per bag and one column per "
-        "class, or columns bag, class and share.",
-        metavar="TABLE",
-    )
-    diary: Path | None = _bags(
-        None,
-        "Diary (CSV, Parquet, .xlsx): participant, date (or start and end, or period), then "
-        "durations or shares: one column per activity, or columns activity and duration.",
-        metavar="DIARY",
-    )
-    given: list[str] | None = _bags(
-        None,
-        "Labels that are known: a column of the rows (empty = not known), or a table (CSV, "
-        "Parquet, .xlsx) with a column 'label' and the rows' ids or starts, such as corrected "
-        "labels.csv with 'yes' in a column 'given' where a label counts; may be repeated.",
-        metavar="COLUMN|TABLE",
-    )
-    unit: Literal["auto", "hours", "minutes", "seconds", "percent", "share", "count"] = _bags(
-        "auto",
-        "What numbers without a unit are. auto: shares or percentages where they sum to 1 or "
-        "100; else hours in a diary, counts in a table of totals.",
-    )
-    uncovered: Literal["unknown", "drop", "scale"] = _rule(
-        "unknown",
-        "Time an entry does not cover: a class 'unknown'; the entry is left out; or durations "
-        "are scaled up.",
-    )
-    blank: Literal["zero", "unknown"] = _rule(
-        "zero", "An empty cell: the activity did not happen, or nothing is known."
-    )
-    tolerance: str = _rule(
-        "auto",
-        "Minutes a duration may be off, to either side. auto: only what rounding explains.",
-        metavar="MINUTES",
-    )
-    excess: Literal["error", "scale"] = _rule(
-        "error", "Durations that exceed their period: an error, or scaled down."
-    )
-    part: Literal["auto", "bounds", "scale", "drop"] = _rule(
-        "auto",
-        "A period recorded in part: durations hold within bounds; the part is like the whole; "
-        "or it is left out below 95 %. auto: scale from 95 % on, bounds below.",
-    )
-    covers: Literal["auto", "period", "recording"] = _rule(
-        "auto",
-        "What an entry accounts for: its whole period, or only what was recorded. auto: what "
-        "the entries recorded in part sum to; the period where they do not say.",
-    )
-    graphs: Literal["auto", "one", "each"] = _rule(
-        "auto",
-        "One graph of all participants, or one for each. auto: one for each where more than a "
-        "twentieth of the time is 'unknown', which is something else for everybody.",
-    )
-    diary_column: list[str] | None = _rule(
-        None,
-        "Which column of the diary is the participant, date, start, end, period, activity, "
-        "duration, episodes (how often) or note; may be repeated.",
-        metavar="ROLE=COLUMN",
-    )
-    participant: str | None = _times(None, "Column of participants in the rows.", metavar="COLUMN")
-    start: str | None = _times(None, "Column of the windows' starts.", metavar="COLUMN")
-    end: str | None = _times(None, "Column of the windows' ends.", metavar="COLUMN")
-    window: str | None = _times(
-        None, "Length of every window, such as 30s or 1min.", metavar="LENGTH"
-    )
-    nonwear: str | None = _times(
-        None, "Column that is true where the sensor was not worn.", metavar="COLUMN"
-    )
-    timezone: str | None = _times(
-        None,
-        "Zone of clock times, such as Europe/London; gives the 23- and 25-hour day. Clock times "
-        "are taken as they are if not given.",
-        metavar="ZONE",
-    )
-    day_start: str = _times("00:00", "When a diary's day begins.", metavar="HH:MM")
-    date_format: str | None = _times(
-        None, "How dates are written, such as %d/%m/%Y. ISO if not given.", metavar="FORM"
-    )
-    time_format: str | None = _times(
-        None, "How times are written. ISO or seconds if not given.", metavar="FORM"
-    )
-    encoding: str | None = _bags(None, "Encoding of text files that are not UTF-8.", metavar="NAME")
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files that are read: the rows, what is known of their bags, and labels."""
-        others = (self.diary, self.proportions, *map(Path, self.given or ()))
-        return (self.readings, *(path for path in others if path is not None and path.is_file()))
+def _flag_names(item: Option) -> tuple[str, ...]:
+    """Return the names of a flag: one that is off can be put on, and one that is on off."""
+    name = item.name.replace("_", "-")
+    if item.kind != "flag":
+        return ()
+    return (f"--{name}/--no-{name}" if item.default else f"--{name}",)
 
 
 @dataclass(kw_only=True)
-class FeatureOptions:
-    """Which columns are features, and how."""
+class SettingsOptions:
+    """Where options come from that are not on the command line."""
 
-    features: list[str] | None = _feature(
+    settings: Path | None = option(
         None,
-        "Column to use, by name or pattern such as 'acc_*'; may be repeated. If not given, all "
-        "that are no ids or times.",
-        metavar="PATTERN",
+        "A settings file: options as JSON, such as the studio writes. Its paths are relative to "
+        "its folder; options on the command line win; READINGS may be in it.",
+        metavar="FILE",
     )
-    exclude: list[str] | None = _feature(
-        None, "Column not to use; may be repeated.", metavar="PATTERN"
-    )
-    categorical: list[str] | None = _feature(
-        None,
-        "Column of categories, also where they are numbers; may be repeated.",
-        metavar="COLUMN",
-    )
-    missing: Literal["median", "drop", "error"] = _feature(
-        "median",
-        "A missing cell: the column's median stands in; the row is not labeled; or an error.",
-    )
-    scale: bool = _feature(True, "Scale numbers to mean 0 and variance 1.", "--scale/--no-scale")
-    id: str | None = _feature(None, "Column of row ids, which must differ.", metavar="COLUMN")
 
 
 @dataclass(kw_only=True)
@@ -238,102 +156,12 @@ class WriteOptions:
         "-o",
         metavar="FILE",
     )
-    force: bool = OUTPUT(False, "Replace files that are there.", "--force")
+    force: bool = OUTPUT(False, "Replace files that are there.")
     quiet: bool = OUTPUT(False, "Say only what went wrong.", "--quiet", "-q")
 
 
 @dataclass(kw_only=True)
-class OutputOptions(WriteOptions):
+class OutputOptions(AnswerOptions, WriteOptions):
     """Where the labeled table goes, and what it holds."""
 
-    all_columns: bool = OUTPUT(
-        False, "Keep every column of the rows, not only ids and times.", "--all-columns"
-    )
-    abstain_below: float | None = OUTPUT(
-        None,
-        "Leave rows without a label, reason 'uncertain', whose confidence is below this number "
-        "from 0 to 1. The confidence is a probability if rows were labeled with --method auto, and "
-        "bags were enough to hold some out; else it is a mass, which ranks rows.",
-        metavar="P",
-    )
-    json: bool = OUTPUT(False, "Print a summary as JSON on stdout; needs --output.", "--json")
-
-
-@dataclass(kw_only=True)
-class MethodOptions:
-    """How labels are found."""
-
-    method: str | None = _method(
-        None,
-        "auto: several methods, weighed by how well they meet the totals of bags that were held "
-        f"out; it also estimates its accuracy. Or one of {', '.join(METHODS[1:])}. If not given: "
-        "auto, or lpllp if one of its options is given.",
-        metavar="METHOD",
-        autocompletion=_methods_from,
-    )
-    jobs: int | None = _method(
-        None, "Processes that fit methods side by side; with --method auto. 1 if not given.", min=1
-    )
-    decode: Literal["auto", "quota", "threshold", "sequence"] = _method(
-        "auto",
-        "quota keeps every bag's totals; threshold takes every row's most likely class; sequence "
-        "keeps the totals, lets labels change as seldom as activities do, and keeps to how often "
-        "they happened, where the diary says it (--method auto and lpllp). auto: sequence "
-        "with --method auto and times, else quota.",
-    )
-    no_time: bool = _method(
-        False,
-        "Do not use when windows were recorded. If not given, labels that flicker are smoothed "
-        "along time.",
-        "--no-time",
-    )
-    context: str = _method(
-        "0",
-        "How many windows before and after a method of --method auto may see, as means and "
-        "deviations: a number, or auto, which is 5. Held-out totals say what it is worth.",
-        metavar="K",
-    )
-    seed: int = _method(0, "Seed of random starts.", min=0, max=2**32 - 1)
-    graph: Literal["auto", "knn", "anchor", "rbf"] = _lp_llp(
-        "auto", "Graph of similar rows; auto chooses by the number of rows."
-    )
-    alpha: float = _lp_llp(0.5, "How far labels travel, between 0 and 1.")
-    neighbors: int | None = _lp_llp(
-        None,
-        "Nearest rows that every row is tied to, 10 if not given; with --graph auto or knn.",
-        min=1,
-    )
-    prior: Literal["meanmap", "invcal"] | None = _lp_llp(
-        None, "Method that is fitted first; soft labels keep near its own. None if not given."
-    )
-    prior_weight: float | None = _lp_llp(
-        None, "How near they keep to it. 0.1 with --prior if not given.", min=0.0
-    )
-    time_weight: float | None = _lp_llp(
-        None,
-        "How strongly windows that follow each other are tied: as much as so many of ten "
-        "neighbors. If not given, it follows from how labels flicker.",
-        min=0.0,
-    )
-    probes: int = _lp_llp(
-        8, "The most random starts to compare where totals may admit several answers.", min=0
-    )
-    max_iter: int = _lp_llp(2000, "The most iterations of a run.", min=1)
-    tol: float = _lp_llp(1e-8, "How exact soft labels are; larger is faster.", min=0.0)
-
-    @property
-    def name(self) -> str:
-        """The method: as given, or that of the options that were given."""
-        from apportion.labeling._methods import name_of_method
-
-        return name_of_method(LP_LLP if self.method is None and self.of_lp_llp else self.method)
-
-    @property
-    def of_lp_llp(self) -> dict[str, Any]:
-        """The options that belong to LPLLP alone and were given."""
-        common = ("method", "jobs", "decode", "no_time", "context", "seed")
-        return {
-            item.name: getattr(self, item.name)
-            for item in fields(self)
-            if item.name not in common and getattr(self, item.name) != item.default
-        }
+    json: bool = OUTPUT(False, "Print a summary as JSON on stdout; needs --output.")

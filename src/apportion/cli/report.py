@@ -41,7 +41,7 @@ class ReportOptions:
         panel="Bags",
     )
     title: str = OUTPUT("", "The report's heading.")
-    force: bool = OUTPUT(False, "Replace a file that is there.", "--force")
+    force: bool = OUTPUT(False, "Replace a file that is there.")
     quiet: bool = OUTPUT(False, "Say only what went wrong.", "--quiet", "-q")
 
 
@@ -54,7 +54,8 @@ def report(page: ReportOptions, known: KnownOptions, feature: FeatureOptions) ->
     that labels corrected by hand can be looked at too. Pass the options of bags and features that
     the labels were made with.
     """
-    from apportion.cli.calls import check_files, command_line, read_features, read_supervised
+    from apportion.cli.calls import check_files, command_line
+    from apportion.labeling._from_options import read_features, read_supervised
     from apportion.labeling._saved_labels import match_labels
     from apportion.labeling._source import source_table
     from apportion.labeling._summary import read_summary, summary_in

@@ -26,7 +26,7 @@ class EventOptions:
     )
     every: str = option(REQUIRED, "Length of a window, such as 30s or 5min.", metavar="LENGTH")
     share: bool = OUTPUT(
-        False, "Write the share of a window in which a sensor was on, not the seconds.", "--share"
+        False, "Write the share of a window in which a sensor was on, not the seconds."
     )
     participant: str | None = _column("Column of participants.", metavar="COLUMN")
     start: str | None = _column("Column of starts.", metavar="COLUMN")
@@ -51,8 +51,9 @@ def windows(events: EventOptions, out: WriteOptions) -> None:
     events began.
     """
     from apportion._io.atomic_write import Outputs
-    from apportion.cli.calls import check_files, is_parquet, write_output
+    from apportion.cli.calls import check_files, write_output
     from apportion.labeling._output_tables import windows_table
+    from apportion.labeling._outputs import is_parquet
     from apportion.labeling._source import source_table
     from apportion.supervision.diary.column_roles import EVENT_ROLES
     from apportion.supervision.diary.event_windows import windows_of_events

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from apportion._io.feature_columns import Clock, When, choose_columns, when_by_name, why_left_out
@@ -34,12 +34,15 @@ class TableFeatures:
         Columns that are no features because they hold ids or times.
     notes : tuple of str
         Which columns are features, and why others are not.
+    left_out : mapping of str to str
+        The columns that are no features, and why.
     """
 
     recipe: Recipe
     columns: Any
     ids_and_times: list[str]
     notes: tuple[str, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self, rows: SourceTable) -> Encoded:
         """Return the rows as numbers."""
@@ -108,7 +111,7 @@ def learn_features(
         facts = f"several rows have the same {ids!r}, or none;"
         notes.append(Advice(facts, "{id:{column}} refuses that", column=ids))
     columns = table.select(recipe.names)
-    return TableFeatures(recipe, columns, choice.ids_and_times, tuple(notes))
+    return TableFeatures(recipe, columns, choice.ids_and_times, tuple(notes), reasons)
 
 
 def _parsed(table: Any, categorical: Sequence[str]) -> Any:

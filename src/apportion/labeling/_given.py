@@ -31,10 +31,13 @@ _ENDINGS = (".csv", ".tsv", *PARQUET_ENDINGS, *WORKBOOK_ENDINGS)
 
 def is_column(given: Any, rows: SourceTable) -> bool:
     """Return whether given labels are a column of the rows, and not a table of their own."""
-    if not isinstance(given, str):
-        return False
-    path = Path(given)
-    return given in rows or not (ending_of(path) in _ENDINGS or path.is_file())
+    return isinstance(given, str) and (given in rows or not looks_like_table(given))
+
+
+def looks_like_table(given: str, folder: Path = Path()) -> bool:
+    """Return whether given labels, if they are no column, are a file of a folder."""
+    path = folder / given
+    return ending_of(path) in _ENDINGS or path.is_file()
 
 
 def read_given(

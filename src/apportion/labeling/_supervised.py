@@ -14,6 +14,7 @@ from apportion.labeling._source import SourceTable
 from apportion.labeling.rows import RowsInTime, Supervision
 from apportion.plotting._window_times import Times, times_from
 from apportion.supervision.diary.column_roles import WINDOW_ROLES, ColumnTable
+from apportion.supervision.diary.entry_totals import EntryRemark
 from apportion.supervision.totals import Totals, sorted_classes
 
 NONWEAR = "the marks of non-wear"
@@ -98,6 +99,8 @@ class SupervisedTable:
         How times are written, if not in ISO 8601.
     id : str or None
         The column of row ids that was asked for.
+    remarks : tuple of EntryRemark
+        The entries of a diary that do not fit, and how to fix each.
     """
 
     rows: SourceTable
@@ -110,6 +113,7 @@ class SupervisedTable:
     absent_classes: tuple[str, ...] = ()
     time_format: str | None = None
     id: str | None = None
+    remarks: tuple[EntryRemark, ...] = ()
 
     @property
     def totals(self) -> Totals:

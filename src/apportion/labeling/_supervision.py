@@ -214,6 +214,7 @@ def _from_diary(
         times_of_diary(matched, day_start),
         "entry",
         matched.never,
+        remarks=matched.remarks,
     )
 
 

@@ -133,9 +133,9 @@ def timeline_of(
     >>> timeline.label.tolist(), timeline.end.tolist(), timeline.confidence.tolist()
     ([0, 1, 0], [7200.0, 10800.0, 14400.0], [0.8, 0.8, 1.0])
     """
-    participants, participant_codes = _participant_codes(times)
+    participants, participant = participant_codes(times)
     day = (times.starts + (times.ends - times.starts) // 2 - times.day_start) // DAY
-    lanes, lane = np.unique(np.stack([participant_codes, day]), axis=1, return_inverse=True)
+    lanes, lane = np.unique(np.stack([participant, day]), axis=1, return_inverse=True)
     lane, n_lanes, midnight = lane.ravel(), lanes.shape[1], lanes[1] * DAY
     start, end = ((column - midnight[lane]) / SECOND for column in (times.starts, times.ends))
     windows = _windows(lane, start, end, labels, confidence)
@@ -154,7 +154,7 @@ def timeline_of(
     return Timeline(
         **vars(segments),
         participants=participants,
-        days=[_day_name(number, times.dated) for number in lanes[1].tolist()],
+        days=[day_name(number, times.dated) for number in lanes[1].tolist()],
         participant=lanes[0].astype(np.intp),
         midnight=midnight,
         lane_of_row=lane,
@@ -185,7 +185,7 @@ def episodes_of(times: Times, labels: IntArray, confidence: FloatArray) -> Episo
     >>> ((episodes.end - episodes.start) // (3600 * SECOND)).tolist(), episodes.n_samples.tolist()
     ([4, 1], [3, 1])
     """
-    participants, lane = _participant_codes(times)
+    participants, lane = participant_codes(times)
     runs = _runs(_windows(lane, *times.moments, labels, confidence), gap=1.0)
     runs = _take(runs, runs.label >= 0)
     return Episodes(**vars(runs), participant=[participants[k] for k in runs.lane])
@@ -236,7 +236,7 @@ def extents(
     return first, last
 
 
-def _participant_codes(times: Times) -> tuple[list[str], IntArray]:
+def participant_codes(times: Times) -> tuple[list[str], IntArray]:
     """Return the participants in order of appearance, and the position of each window's."""
     if times.participants is None:
         return [""], np.zeros(len(times.starts), dtype=np.int64)
@@ -245,7 +245,8 @@ def _participant_codes(times: Times) -> tuple[list[str], IntArray]:
     return list(map(str, positions)), np.array([positions[name] for name in names], dtype=np.int64)
 
 
-def _day_name(day: int, dated: bool) -> str:
+def day_name(day: int, dated: bool) -> str:
+    """Return the name of a day since 1970, or since the recording began."""
     if not dated:
         return f"day {day + 1}"
     return f"{_WEEKDAYS[(day + 3) % 7]} {np.datetime64(day, 'D')}"  # 1970 began on a Thursday

@@ -75,7 +75,7 @@ def page_of(data: ReportData, facts: Mapping[str, str]) -> str:
         reason_texts=REASONS,
         settings=_settings(data),
         row_duration=_duration(window_hours(data.times)),
-        interval=_interval,
+        interval=interval,
         held_out=any(part.totals.n_known for part in data.reliability.values()),
         weighed=any(len(part.methods.candidates) > 1 for part in data.reliability.values()),
         estimate_in_words=estimate_in_words,
@@ -121,7 +121,7 @@ def _duration(hours: float | None) -> str:
     return f"{60 * hours:.4g} min" if hours < 2 else f"{hours:.4g} h"
 
 
-def _interval(lower: float, upper: float) -> str:
+def interval(lower: float, upper: float) -> str:
     """Return the bounds of a total in words."""
     if not np.isfinite(upper):
         return f"at least {lower:,.4g}"

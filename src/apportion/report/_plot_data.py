@@ -54,13 +54,13 @@ def plot_data(data: ReportData) -> dict[str, Any]:
             "n": len(report.ids),
             "names": [str(report.ids[k]) for k in bags],
             "rows": report.sizes[bags].tolist(),
-            "lower": _numbers(report.lower[bags], 2),
-            "upper": _numbers(report.upper[bags], 2),
+            "lower": numbers(report.lower[bags], 2),
+            "upper": numbers(report.upper[bags], 2),
             "assigned": report.assigned[report.decode][bags].tolist(),
             "hours": window_hours(times),
             "pieces": pieces,
             "episodes": None if episodes is None else episodes.found[bags].tolist(),
-            "said": None if said is None else _numbers(said[bags], 0),
+            "said": None if said is None else numbers(said[bags], 0),
         },
         "maps": [_map_data(name, row_map, data) for name, row_map in data.maps.items()],
         "runs": [
@@ -90,10 +90,10 @@ def _held_out_data(name: str, part: Reliability, n_groups: int) -> dict[str, Any
         "name": name,
         "n": len(part.totals.bags),
         "bags": [str(part.names[k]) for k in positions],
-        "predicted": _numbers(np.where(totals.known, totals.predicted, np.nan), 2),
-        "deviation": _numbers(totals.deviation, 2),
-        "lower": _numbers(totals.lower, 2),
-        "upper": _numbers(totals.upper, 2),
+        "predicted": numbers(np.where(totals.known, totals.predicted, np.nan), 2),
+        "deviation": numbers(totals.deviation, 2),
+        "lower": numbers(totals.lower, 2),
+        "upper": numbers(totals.upper, 2),
     }
 
 
@@ -105,8 +105,8 @@ def _timeline_data(timeline: Timeline, times: Times) -> dict[str, Any]:
         "slot": timeline.slot.tolist() if timeline.slot.any() else None,
         "dated": times.dated,
         "lane": timeline.lane.tolist(),
-        "start": _numbers(timeline.start, 3),
-        "end": _numbers(timeline.end, 3),
+        "start": numbers(timeline.start, 3),
+        "end": numbers(timeline.end, 3),
         "label": timeline.label.tolist(),
         "rows": timeline.n_samples.tolist(),
         "sure": _percent(timeline.confidence),
@@ -129,8 +129,8 @@ def _pieces(data: ReportData, bags: IntArray, timeline: Timeline, times: Times) 
     return {
         "bag": position[bag[listed]].tolist(),
         "lane": lane[listed].tolist(),
-        "start": _numbers(start[listed], 3),
-        "end": _numbers(end[listed], 3),
+        "start": numbers(start[listed], 3),
+        "end": numbers(end[listed], 3),
         "unlisted": np.unique(lane[~listed]).tolist(),
     }
 
@@ -168,19 +168,19 @@ def _thinned(energies: list[float]) -> list[list[float]]:
 def _coordinates(values: FloatArray) -> Any:
     """Return coordinates with an error of at most 1/10,000 of the axis, whatever their unit."""
     span = float(np.ptp(values)) or float(np.abs(values).max())
-    return _numbers(values, min(4 - math.floor(math.log10(span)), 300) if span else 0)
+    return numbers(values, min(4 - math.floor(math.log10(span)), 300) if span else 0)
 
 
-def _numbers(values: FloatArray, digits: int) -> Any:
+def numbers(values: FloatArray, digits: int) -> Any:
     """Return rounded numbers, whole ones without a decimal point, None if not finite."""
     finite = np.isfinite(values)
-    numbers = np.round(np.where(finite, values, 0.0), digits)
-    whole = (numbers == np.rint(numbers)) & (np.abs(numbers) < _LARGEST_WHOLE)
-    cells = numbers.astype(object)
-    cells[whole] = numbers[whole].astype(np.int64)
+    rounded = np.round(np.where(finite, values, 0.0), digits)
+    whole = (rounded == np.rint(rounded)) & (np.abs(rounded) < _LARGEST_WHOLE)
+    cells = rounded.astype(object)
+    cells[whole] = rounded[whole].astype(np.int64)
     cells[~finite] = None
     return cells.tolist()
 
 
 def _percent(values: FloatArray) -> Any:
-    return _numbers(100.0 * values, 0)
+    return numbers(100.0 * values, 0)

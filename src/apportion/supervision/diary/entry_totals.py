@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,27 @@ _MOST, _FEWEST = 0.75, 3
 """The share, and the number, of entries with one kind of sum that cannot be an accident."""
 
 
+class EntryRemark(NamedTuple):
+    """An entry that does not fit, and how to fix it.
+
+    Attributes
+    ----------
+    entry : str
+        The id of its bag, or what the entry is called if it is not used.
+    place : str
+        Where it stands, such as "diary.csv, line 5".
+    problem : str
+        What does not fit, and what was done about it.
+    fix : str
+        What to do; it may name parameters.
+    """
+
+    entry: str
+    place: str
+    problem: str
+    fix: str
+
+
 class EntryTotals(NamedTuple):
     """The entries that are used, with the ids and totals of their bags.
 
@@ -55,6 +76,8 @@ class EntryTotals(NamedTuple):
         What the entries were found to account for, in words.
     notes : list of str
         What was decided, in sentences.
+    remarks : list of EntryRemark
+        The entries that do not fit.
     """
 
     kept: IntArray
@@ -63,6 +86,7 @@ class EntryTotals(NamedTuple):
     never: tuple[str, ...]
     finding: str | None
     notes: list[str]
+    remarks: list[EntryRemark]
 
 
 def entry_totals(
@@ -135,6 +159,33 @@ def entry_totals(
         raise DiaryError(entries.source, found, "at least one entry that is used", advice)
     kept = np.flatnonzero(~left_out)
     ids = _ids(entries.take(kept), several)
+    names = {k: entries.title(k) for k in range(len(left_out))}
+    names |= dict(zip(kept.tolist(), ids, strict=True))
+    remarks = _remarks(
+        entries,
+        names,
+        (silent, "it says nothing and is left out", "fill it in, or drop its line"),
+        (
+            bounds.too_long,
+            "its durations are longer than what it accounts for; they are scaled down",
+            "correct the durations",
+        ),
+        (
+            bounds.uncovered & ~silent,
+            "its durations do not cover its period, and it is left out",
+            hint("complete the durations, or choose another rule with {uncovered}"),
+        ),
+        (
+            bounds.hardly_recorded,
+            "less than 95 % of it was recorded, and it is left out",
+            hint("choose another rule with {part}"),
+        ),
+        (
+            in_part,
+            "it was recorded in part",
+            hint("check that windows are complete; {part} says what is done with such entries"),
+        ),
+    )
     totals, never = _totals(
         ids, entries.classes, bounds.least[kept], bounds.most[kept], recorded[kept]
     )
@@ -144,7 +195,19 @@ def entry_totals(
             f"{name_some(map(repr, never), 12)}"
         )
     episodes = _of_classes(entries.episodes[kept], entries.classes, totals.classes.tolist())
-    return EntryTotals(kept, ids, totals.with_most_episodes(episodes), never, finding, notes)
+    totals = totals.with_most_episodes(episodes)
+    return EntryTotals(kept, ids, totals, never, finding, notes, remarks)
+
+
+def _remarks(
+    entries: Entries, names: Mapping[int, str], *cases: tuple[BoolArray, str, str]
+) -> list[EntryRemark]:
+    """Return the entries that masks select, each with what does not fit and how to fix it."""
+    return [
+        EntryRemark(names[k], entries.place(k), problem, fix)
+        for mask, problem, fix in cases
+        for k in np.flatnonzero(mask).tolist()
+    ]
 
 
 def _some_titles(entries: Entries, mask: BoolArray, n: int) -> str:

@@ -27,7 +27,7 @@ from apportion.supervision.diary.entry_of_window import (
     entries_by_time,
     owners_of,
 )
-from apportion.supervision.diary.entry_totals import entry_totals
+from apportion.supervision.diary.entry_totals import EntryRemark, entry_totals
 from apportion.supervision.diary.recording import Recording, read_recording
 from apportion.supervision.diary.time_zones import DAY, SECOND, shown_at, shown_by
 from apportion.supervision.totals import Totals
@@ -67,6 +67,8 @@ class DiaryBags:
         The rules that were used, in words, one text per rule.
     notes : tuple of str
         What was found and decided, in sentences.
+    remarks : tuple of EntryRemark
+        The entries that do not fit, and how to fix each.
     """
 
     bags: AnyArray
@@ -83,6 +85,7 @@ class DiaryBags:
     never: tuple[str, ...]
     rules: tuple[str, ...]
     notes: tuple[str, ...]
+    remarks: tuple[EntryRemark, ...] = ()
 
     @property
     def episodes(self) -> FloatArray:
@@ -238,6 +241,7 @@ def _matched_bags(
         never=result.never,
         rules=tuple(rules.describe(covers=result.finding)),
         notes=(*notes, *result.notes, *_unmatched(bags, has_windows, entries, recording)),
+        remarks=(*result.remarks, *_without_windows(entries, has_windows)),
     )
 
 
@@ -318,6 +322,16 @@ def _unmatched(
             "similar windows alone decide their labels"
         )
     return notes
+
+
+def _without_windows(entries: Entries, has_windows: BoolArray) -> list[EntryRemark]:
+    """Return the entries that no window falls into, and how to fix each."""
+    problem = "no window falls into it, and it is not used"
+    fix = "check its date, and that the participant is written as in the readings"
+    return [
+        EntryRemark(entries.title(k), entries.place(k), problem, fix)
+        for k in np.flatnonzero(~has_windows).tolist()
+    ]
 
 
 def _nothing_fits(entries: Entries, recording: Recording, codes: IntArray) -> DiaryError:
