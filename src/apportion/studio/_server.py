@@ -37,6 +37,9 @@ _KINDS = {
     ".json": "application/json",
 }
 _PAGE = "studio.html"
+_COMMON = "common.js"
+"""The script that the page shares with the report."""
+
 _PATIENCE = 2
 """Seconds that requests in progress have to end after Ctrl-C."""
 
@@ -332,11 +335,14 @@ def _whole(text: str) -> int:
 def _page_files() -> list[str]:
     """Return the names of the files that the page consists of."""
     page = files("apportion.studio") / "page"
-    return sorted(file.name for file in page.iterdir() if Path(file.name).suffix in _KINDS)
+    own = (file.name for file in page.iterdir() if Path(file.name).suffix in _KINDS)
+    return sorted([*own, _COMMON])
 
 
 def _static(name: str) -> Handler:
-    content = (files("apportion.studio") / "page" / name).read_bytes()
+    folder = "apportion.report/templates" if name == _COMMON else "apportion.studio/page"
+    package, _, inner = folder.partition("/")
+    content = (files(package) / inner / name).read_bytes()
     kind = _KINDS[Path(name).suffix]
 
     async def answer(request: Request) -> Response:

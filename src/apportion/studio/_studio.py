@@ -307,7 +307,7 @@ class Studio:
         """
         relabel = import_module("apportion.labeling.relabel").relabel
         assert self._full is not None
-        n = len(self._workspace.state.corrections)
+        key, n = self._inputs_key(), len(self._workspace.state.corrections)
         task = self._task(reading)
         labeled = relabel(self._full.labeled, task, reading.features)
         labels = Labels(labeled, task, reading.index, reading.classes)
@@ -316,7 +316,7 @@ class Studio:
             self._workspace.state.corrections, reading.index, reading.classes
         )
         run = run_json(labels, job.number, job.seconds, _now(), n)
-        run["changed"] = changes(labels, before, corrected.rows)
+        run |= {"changed": changes(labels, before, corrected.rows), "inputs": key}
         with self._lock:
             job.require_running()
             self._workspace.state.revision += 1
@@ -499,7 +499,8 @@ class Studio:
         """Return the run whose labels are shown.
 
         `in_memory` is false after a restart: files can be downloaded, but days and relabeling need
-        a run in full. `stale` says that files or settings have changed since.
+        a run in full. `stale` says that files or settings have changed since, `open` that these or
+        corrections have.
         """
         full = self._workspace.state.run
         run = self._quick_run or full
@@ -511,6 +512,7 @@ class Studio:
             "files": self._current_files(),
             "in_memory": self._shown is not None,
             "stale": self._shown is not None and self._labels_key != self._read.key,
+            "open": run["inputs"] != self._inputs_key(),
         }
 
     def _file_json(self, role: str) -> dict[str, Any] | None:
