@@ -62,6 +62,7 @@ def application(studio: Studio, token: str, port: int) -> Application:
         Route("/api/run", api.run, methods=["POST"]),
         Route("/api/relabel", api.relabel, methods=["POST"]),
         Route("/api/cancel", api.cancel, methods=["POST"]),
+        Route("/api/leave", api.leave, methods=["POST"]),
         Route("/api/days", api.days),
         Route("/api/rows", api.rows),
         Route("/api/participants", api.participants),
@@ -200,6 +201,11 @@ class _Api:
     async def cancel(self, request: Request) -> Response:
         await in_thread(self._studio.cancel)
         return await self._state(request)
+
+    async def leave(self, request: Request) -> Response:
+        """Note that a tab was closed."""
+        self._studio.leave(request.headers.get("x-tab", ""))
+        return JSONResponse({})
 
     async def days(self, request: Request) -> Response:
         participant = request.query_params.get("participant")

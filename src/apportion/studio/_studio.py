@@ -267,6 +267,11 @@ class Studio:
             if self._job is not None:
                 self._job.cancel()
 
+    def leave(self, tab: str) -> None:
+        """Note that a tab was closed, so that others are not told of it."""
+        with self._lock:
+            self._tabs.pop(tab[:64], None)
+
     def close(self) -> None:
         """Stop the job, let a write that has begun end, and give the folder back."""
         if self._job is not None:

@@ -99,6 +99,11 @@ async function refresh() {
   }
 }
 
+// Tell the server that this tab is closed, so that the next one is not told of it.
+function leave() {
+  fetch("api/leave", { method: "POST", headers: { "X-Tab": TAB }, keepalive: true }).catch(() => {});
+}
+
 function running() {
   return state?.job?.state === "running";
 }

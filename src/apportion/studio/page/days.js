@@ -6,7 +6,7 @@ const LANES_PER_PAGE = 7;
 const days = {
   participant: null, // whose days are shown
   names: [], byDay: [], before: null,
-  page: 0, from: 0, to: 86400, whole: [0, 86400],
+  classes: [], page: 0, from: 0, to: 86400, whole: [0, 86400],
   bars: [], place: null,
 };
 
@@ -17,7 +17,8 @@ function initDays() {
   element("zoom-out").addEventListener("click", () => zoom(2));
   element("show-before").addEventListener("change", () => drawDays());
   new ResizeObserver(() => {
-    if (days.place && Math.abs(days.place.width - element("lanes").clientWidth) > 1) drawDays();
+    const hidden = !element("lanes").clientWidth;
+    if (days.place && !hidden && Math.abs(days.place.width - element("lanes").clientWidth) > 1) drawDays();
   }).observe(element("lanes"));
   views.push(showLooking);
 }
@@ -26,8 +27,9 @@ function hasTimes() {
   return Boolean(state.understanding?.columns?.some(({ role }) => role === "start"));
 }
 
+// The classes of the labels that are shown; files that do not fit have none.
 function classesOf() {
-  return state.understanding?.classes ?? [];
+  return days.classes;
 }
 
 function className(label) {
@@ -42,6 +44,7 @@ function showLooking({ run, corrections, understanding }) {
     : "The labels appear here once they were found.";
   element("looking").hidden = !there;
   if (!there) return;
+  days.classes = understanding.classes;
   element("days-box").hidden = !hasTimes();
   element("rows-box").hidden = hasTimes();
   element("lanes-title").hidden = !hasTimes();
@@ -88,7 +91,7 @@ async function fetchDays(name) {
   const other = participant !== days.participant;
   const found = await request("GET", `api/days?participant=${encodeURIComponent(participant)}`).catch((problem) => problem);
   if (found instanceof Error) {
-    showProblem(found.message, found.field, "lanes-thinned");
+    if (found.status) showProblem(found.message, null, "lanes-problem");
     return;
   }
   days.participant = participant;

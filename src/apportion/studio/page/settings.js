@@ -50,6 +50,7 @@ function showMisfit({ ok, problem, field }) {
   box.hidden = ok || !problem;
   box.replaceChildren(ok ? "" : problem ?? "");
   for (const control of document.querySelectorAll(".misfit")) control.classList.remove("misfit");
+  if (ok) for (const slot of document.querySelectorAll('[data-left="misfit"]')) clearProblems(slot.id);
   if (ok || !field) return;
   const control = document.querySelector(`[data-setting="${CSS.escape(field)}"]`) ?? element(`file-${field}`);
   if (!control) return;
@@ -154,16 +155,23 @@ function makeSetting(option, columns) {
   for (const [name, value] of Object.entries({ id, "data-setting": option.name, "aria-describedby": `help-${option.name} wrong-${option.name}` })) {
     control.setAttribute(name, value);
   }
-  control.addEventListener("change", () => {
-    const value = controlValue(control, option);
-    const same = JSON.stringify(value) === JSON.stringify(option.default);
-    attempt(`wrong-${option.name}`, "PUT", "api/settings", { [option.name]: same ? null : value });
-  });
+  control.addEventListener("change", () => changeSetting(control, option));
   const label = make("label", { for: id }, settingTitle(option.name));
   return make("div", { class: "setting" },
     ...(option.kind === "flag" ? [make("div", { class: "flag" }, control, label)] : [label, control]),
     make("p", { class: "hint", id: `help-${option.name}` }, option.help),
     make("p", { class: "problem", role: "alert", id: `wrong-${option.name}`, "data-problem": option.name }));
+}
+
+// Send a setting. If the files no longer fit together with it, say so beside it, too.
+async function changeSetting(control, { name, kind, default: usual }) {
+  const value = controlValue(control, { kind });
+  const fitted = state.understanding?.ok;
+  const same = JSON.stringify(value) === JSON.stringify(usual);
+  const sent = await attempt(`wrong-${name}`, "PUT", "api/settings", { [name]: same ? null : value });
+  if (!sent || !fitted || state.understanding?.ok !== false) return;
+  showProblem(state.understanding.problem, name);
+  element(`wrong-${name}`).dataset.left = "misfit";
 }
 
 function settingTitle(name) {

@@ -141,6 +141,8 @@ async function start() {
   initCorrections();
   initQuestions();
   initStudio();
+  window.addEventListener("pagehide", leave);
+  window.addEventListener("pageshow", pollSoon); // also when it is shown again by going back
   await refresh();
   document.documentElement.dataset.ready = "true";
   pollSoon();
