@@ -24,7 +24,8 @@ from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import CandidateWarning, SupervisionError, message_of
 from apportion.graphs import KNNGraph
-from apportion.labeling._methods import graph_in, is_calibrated, resolved_method
+from apportion.labeling._methods import is_calibrated, resolved_method
+from apportion.model_selection._graph_of_model import graph_in
 from apportion.model_selection._weighing import SEE_WARNINGS, WeighingClassifier
 from apportion.supervision.bags import match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
