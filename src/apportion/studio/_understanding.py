@@ -141,9 +141,9 @@ def not_understood(
 
 
 def classes_json(classes: Sequence[str]) -> list[dict[str, str]]:
-    """Return classes with their colors."""
+    """Return classes with their colors and patterns."""
     return [
-        {"name": name, "color": style.color}
+        {"name": name, "color": style.color, "pattern": style.pattern}
         for name, style in zip(classes, class_styles(len(classes)), strict=True)
     ]
 
