@@ -543,3 +543,54 @@ def context_of_rows(X, times, sequence, reach):
                 cells = X[row, d], float(mean), np.sqrt(float(variance))
                 around[row, d :: X.shape[1]] = cells
     return around
+
+
+def error_covariance(W, F, bag, widths, given, alpha):
+    """The covariance of the errors of soft labels that `suggest_rows` assumes, as a full matrix.
+
+    A Gaussian field on the graph that is 0 at given rows, scaled by the rows' deviations, less what
+    the totals of the bags rule out. `widths` are those of the totals' intervals.
+    """
+    n, tau = len(W), alpha / (1 - alpha)
+    degrees = [sum(W[i]) for i in range(n)]
+    metric = [max(d, 1e-2 * sum(degrees) / n) for d in degrees]
+    free = [i for i in range(n) if not given[i]]
+    precision = np.array(
+        [
+            [(metric[i] + tau * degrees[i] if i == j else 0.0) - tau * W[i][j] for j in free]
+            for i in free
+        ]
+    )
+    inverse = np.linalg.inv(precision)
+    variance = [0.0 if given[i] else 1 - sum(p * p for p in F[i]) for i in range(n)]
+    C = np.zeros((n, n))
+    for a, i in enumerate(free):
+        for b, j in enumerate(free):
+            C[i, j] = inverse[a, b] * np.sqrt(metric[i] * metric[j] * variance[i] * variance[j])
+    keep = np.eye(n)
+    for i in range(n):
+        members = [j for j in range(n) if bag[j] == bag[i] >= 0]
+        total = sum(variance[j] for j in members)
+        if total > 0:
+            known = total / (total + sum(w * w for w in widths[bag[i]]) / 12)
+            for j in members:
+                keep[i, j] -= known * variance[i] / total
+    return keep @ C @ keep.T
+
+
+def greedy_measurements(C, measurements, n_chosen):
+    """The positions and gains of measurements vᵀe, each the one that lowers tr C most."""
+    chosen, gains = [], []
+    for _ in range(n_chosen):
+        reductions = []
+        for k, v in enumerate(measurements):
+            variance = v @ C @ v
+            tells = variance > 1e-9 and k not in chosen
+            after = C - np.outer(C @ v, C @ v) / variance if tells else C
+            reductions.append(np.trace(C) - np.trace(after))
+        best = int(np.argmax(reductions))
+        chosen.append(best)
+        gains.append(reductions[best])
+        v = measurements[best]
+        C = C - np.outer(C @ v, C @ v) / (v @ C @ v)
+    return chosen, gains

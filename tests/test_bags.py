@@ -173,7 +173,7 @@ def test_labels_that_contradict(y, message):
 
 
 def test_given_labels_that_leave_no_room():
-    totals = Totals.from_intervals({"a": [0.6, 0, 0]}, {"a": [1, 0.9, 0.9]}, classes=list("xyz"))
+    totals = Totals.from_intervals({"a": [0.7, 0, 0]}, {"a": [1, 0.9, 0.9]}, classes=list("xyz"))
     with pytest.raises(
         SupervisionError, match=r"row 1 in bag 'a': found given labels that leave 1"
     ):

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
-
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("httpx")
-
-import warnings
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # starlette's client prefers another name of httpx
-    from starlette.testclient import TestClient
+from starlette.testclient import TestClient
 
 from apportion.exceptions import FileError
 from apportion.studio import _studio as studio_module
@@ -28,7 +24,7 @@ from apportion.studio._security import Guard
 from apportion.studio._server import application
 from apportion.studio._studio import Studio
 from apportion.studio._workspace import Workspace, ending_for, shown_name
-from command_line import cells_of, done, windows
+from command_line import cells_of, day_files, done, refused, windows
 
 TOKEN, PORT = "t0ken", 8765
 OWN = f"http://127.0.0.1:{PORT}"
@@ -100,9 +96,8 @@ def week(page):
 # Who may ask
 
 
-@pytest.mark.parametrize(
-    ("path", "headers", "status"),
-    [
+def test_only_the_own_page_is_answered(page):
+    for path, headers, status in (
         (f"/{TOKEN}/", {}, 200),
         (f"/{TOKEN}/api/state", {"Host": f"localhost:{PORT}"}, 200),
         (f"/{TOKEN}/api/state", {"Origin": OWN}, 200),
@@ -120,18 +115,16 @@ def week(page):
         (f"/{TOKEN}/api/state", {"Origin": f"http://127.0.0.1:{PORT + 1}"}, 403),
         (f"/{TOKEN}/api/state", {"Sec-Fetch-Site": "cross-site"}, 403),
         (f"/{TOKEN}/api/state", {"Sec-Fetch-Site": "same-site"}, 403),
-    ],
-)
-def test_only_the_own_page_is_answered(page, path, headers, status):
-    answer = page.client.get(path, headers=headers)
-    assert answer.status_code == status
-    if status != 200:
-        assert answer.text == "Not here.\n"
-    assert "default-src 'self'" in answer.headers["content-security-policy"]
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
-    assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    ):
+        answer = page.client.get(path, headers=headers)
+        assert answer.status_code == status, (path, headers)
+        if status != 200:
+            assert answer.text == "Not here.\n"
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
 
 
 def test_an_address_without_its_slash_is_sent_on(page):
@@ -495,3 +488,257 @@ def test_a_job_ends_when_it_is_cancelled_and_says_why_it_failed():
     job.wait(5)
     found = job.to_json()
     assert (found["state"], found["problem"], found["left"]) == ("failed", "no good", None)
+
+
+# Corrections
+
+
+def correct(page, start, end, label, status=200, **more):
+    request = {"participant": "p1", "day": "Mon 2024-03-04", "start": start, "end": end}
+    return page.ask("POST", "api/corrections", status, json={**request, "label": label, **more})
+
+
+def test_a_correction_becomes_a_given_label(week, tmp_path, monkeypatch):
+    correct(week, 3 * 3600, 5 * 3600, "tv")
+    record = week.state["corrections"][0]
+    assert {name: record[name] for name in ("participant", "day", "start", "end", "words")} == {
+        "participant": "p1",
+        "day": "2024-03-04",
+        "start": 10800,
+        "end": 18000,
+        "words": "2024-03-04 03:00 to 05:00",
+    }
+    assert (record["label"], record["rows"], record["was"]) == ("tv", 2, "sleep")
+    lines = cells_of(week.get("download/corrections.csv").text)
+    assert [(line["row"], line["label"], line["given"]) for line in lines] == [
+        *(("3", "tv", "yes"), ("4", "tv", "yes"))
+    ]
+    assert lines[0]["when"] == "2024-03-04T03:00:00"
+    assert week.state["run"]["open"]
+    assert week.state["run"]["files"] == []
+    given = week.get("api/days?participant=p1").json()["segments"]["given"]
+    assert sum(given) == 1
+    week.run()
+    assert week.state["run"]["corrections"] == 1
+    assert not week.state["run"]["open"]
+    labels = cells_of(week.get("download/labels.csv").text)
+    assert [line["label"] for line in labels[3:5]] == ["tv", "tv"]
+    assert "given" in labels[3]["reason"]
+    monkeypatch.chdir(tmp_path / "studio")
+    done("label", "--settings", "settings.json", "-o", "again.csv", "--quiet")
+    assert Path("again.csv").read_bytes() == week.get("download/labels.csv").content
+
+
+def test_undo_takes_a_correction_back(week):
+    files = week.state["run"]["files"]
+    correct(week, 3 * 3600, 5 * 3600, "tv")
+    correct(week, 4 * 3600, 6 * 3600, "sleep")
+    lines = cells_of(week.get("download/corrections.csv").text)
+    assert [line["label"] for line in lines] == ["tv", "sleep", "sleep"]  # the later one wins
+    first, second = (one["id"] for one in week.state["corrections"])
+    week.ask("DELETE", f"api/corrections/{second}")
+    lines = cells_of(week.get("download/corrections.csv").text)
+    assert [line["label"] for line in lines] == ["tv", "tv"]
+    week.ask("DELETE", f"api/corrections/{first}")
+    assert week.get("download/corrections.csv").status_code == 404
+    assert week.state["run"]["files"] == files  # all is as it was
+    week.ask("DELETE", f"api/corrections/{first}", 404)
+
+
+def test_corrections_that_make_no_sense_are_refused(week):
+    for change, field in (
+        ({"label": "chess"}, "label"),
+        ({"label": 7}, "label"),
+        ({"day": "2031-01-01"}, "day"),
+        ({"participant": "zoe"}, "participant"),
+        ({"start": "3"}, "start"),
+        ({"start": 1e300}, "start"),
+        ({"end": 0}, "end"),
+        ({"exclude": "no"}, "exclude"),
+        ({"rows": [48]}, "rows"),
+        ({"rows": []}, "rows"),
+        ({"rows": "all"}, "rows"),
+    ):
+        request = {"start": 0, "end": 3600, "label": "tv", **change}
+        answer = correct(week, request.pop("start"), request.pop("end"), status=422, **request)
+        assert answer["field"] == field
+    assert week.get("api/state").json()["corrections"] == []
+
+
+def test_corrections_against_labels_that_were_given_are_refused(week):
+    week.give("given", "row,label\n3,sleep\n")
+    week.run()
+    assert correct(week, 3 * 3600, 4 * 3600, "tv", status=422)["field"] == "given"
+    correct(week, 3 * 3600, 4 * 3600, "sleep")
+
+
+def test_corrections_outlive_a_restart_and_other_readings(week, tmp_path):
+    correct(week, 3 * 3600, 5 * 3600, "tv")
+    week.close()
+    again = Page(tmp_path / "studio")
+    assert [one["rows"] for one in again.state["corrections"]] == [2]
+    more = windows(days=3).splitlines(keepends=True)
+    again.give("readings", "".join([more[0], *more[3:]]))  # without the first two windows
+    assert again.state["run"] is None
+    assert [one["rows"] for one in again.state["corrections"]] == [2]
+    lines = cells_of(again.get("download/corrections.csv").text)
+    assert [line["row"] for line in lines] == ["1", "2"]
+    again.give("readings", windows(("zoe",)))
+    assert not again.state["understanding"]["ok"]
+    again.give("diary", DIARY.replace("p1", "zoe"))
+    assert [one["rows"] for one in again.state["corrections"]] == [0]
+    assert again.get("download/corrections.csv").status_code == 404
+    again.close()
+
+
+def test_hostile_names_stay_text(page, tmp_path, monkeypatch):
+    name = "=cmd|'<script>alert(1)</script>"
+    page.give("readings", windows((name,)).replace("a,b", "<i>a,b"), "<img src=x>.csv")
+    page.give("diary", DIARY.replace("p1", f'"{name}"').replace("tv", "=tv"))
+    page.run()
+    assert page.state["understanding"]["participants"][0]["name"] == name
+    request = {"participant": name, "day": "2024-03-04", "start": 0, "end": 3600}
+    page.ask("POST", "api/corrections", json={**request, "label": "=tv"})
+    lines = cells_of(page.get("download/corrections.csv").text)
+    assert lines[0]["whose"] == f"'{name}"
+    assert lines[0]["label"] == "'=tv"
+    page.run()
+    labels = cells_of(page.get("download/labels.csv").text)
+    assert labels[0]["label"] == "'=tv"
+    assert page.get("api/state").headers["content-type"] == "application/json"
+
+
+# Tables without times
+
+
+@pytest.fixture
+def table_page(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    day_files()
+    page.give("readings", Path("rows.csv").read_bytes(), "rows.csv")
+    page.give("proportions", Path("totals.csv").read_bytes(), "totals.csv")
+    assert page.state["understanding"]["field"] == "bags"
+    page.ask("PUT", "api/settings", json={"bags": "day"})
+    assert page.state["understanding"]["ok"], page.state["understanding"]["problem"]
+    page.run()
+    return page
+
+
+def test_a_table_without_times(table_page):
+    page = table_page
+    found = page.state["understanding"]
+    assert {one["name"]: one["role"] for one in found["columns"]} == {
+        **{"id": "id", "day": "bag", "x": "feature", "y": "feature"}
+    }
+    assert found["bag_word"] == "bag"
+    assert found["participants"] == []
+    assert found["entries"][0]["totals"] == {"sleep": "4 rows", "tv": "2 rows"}
+    assert page.state["run"]["files"] == ["labels.csv", "report.html", "settings.json"]
+    assert page.get("api/days?participant=").json()["field"] == "start"
+    everything = page.get("api/rows").json()
+    assert (len(everything["rows"]), everything["total"]) == (18, 18)
+    some = page.get("api/rows?bag=tue&offset=2").json()
+    assert [one["id"] for one in some["rows"]] == ["tue2", "tue3", "tue4", "tue5"]
+    assert some["total"] == 6
+    labels = cells_of(page.get("download/labels.csv").text)
+    names = [one["name"] for one in found["classes"]]
+    assert [names[one["label"]] for one in everything["rows"]] == [one["label"] for one in labels]
+    assert page.get("api/rows?offset=-1").status_code == 400
+
+
+def test_rows_are_corrected_by_their_ids(table_page):
+    page = table_page
+    row = page.get("api/rows?bag=tue").json()["rows"][0]
+    other = 1 - row["label"]
+    page.ask("POST", "api/corrections", json={"rows": [row["row"]], "label": other})
+    record = page.state["corrections"][0]
+    assert (record["words"], record["start"], record["rows"]) == (f"row {row['id']}", None, 1)
+    assert cells_of(page.get("download/corrections.csv").text)[0]["id"] == row["id"]
+    page.run()
+    assert page.get("api/rows?bag=tue").json()["rows"][0]["label"] == other
+
+
+# Questions
+
+
+def test_questions_are_answered_skipped_and_not_known(week):
+    found = week.get("api/questions").json()
+    assert 1 < len(found["questions"]) <= 10
+    rows = set()
+    for question in found["questions"]:
+        first, last = question["rows"]
+        assert not rows & set(range(first, last + 1))  # nothing is asked twice
+        rows |= set(range(first, last + 1))
+        assert question["end"] - question["start"] <= 2 * 3600
+        assert len(question["likely"]) == 2
+        signal = question["signal"]
+        assert {len(one["values"]) for one in signal["series"]} == {len(signal["times"])}
+        assert signal["from"] == question["start"]
+    assert {bag["bag"] for bag in found["bags"]} <= {"2024-03-04", "2024-03-05"}
+    first, second, *_ = found["questions"]
+    week.ask("POST", f"api/questions/{first['id']}", json={"action": "answer", "label": 1})
+    assert week.state["corrections"][0]["words"] == first["words"]
+    assert week.state["corrections"][0]["label"] == "tv"
+    week.ask("POST", f"api/questions/{second['id']}", json={"action": "skip"})
+    assert week.state["asked"] == {"answered": 1, "skipped": 1, "unknown": 0}
+    asked = {one["id"] for one in week.get("api/questions").json()["questions"]}
+    assert not {first["id"], second["id"]} & asked
+    third = sorted(asked)[0]
+    week.ask("POST", f"api/questions/{third}", json={"action": "unknown"})
+    assert third not in {one["id"] for one in week.get("api/questions").json()["questions"]}
+    week.ask("POST", "api/questions/r9999", 404, json={"action": "skip"})
+    week.ask("POST", f"api/questions/{sorted(asked)[1]}", 400, json={"action": "sing"})
+    people = week.get("api/participants").json()
+    assert people[0]["corrections"] == 1
+
+
+def test_questions_about_a_table_without_times(table_page):
+    questions = table_page.get("api/questions").json()["questions"]
+    if questions:  # rows may all be certain
+        assert questions[0]["words"].startswith("row ")
+        assert questions[0]["signal"] is None
+
+
+# The command
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_the_command_while_it_runs(tmp_path):
+    (tmp_path / "windows.csv").write_text(windows(days=30))
+    lines = [f"p1,2024-03-{day:02},8h,16h" for day in range(4, 32)]
+    (tmp_path / "diary.csv").write_text("\n".join(["participant,date,sleep,tv", *lines]) + "\n")
+    words = ["studio", "work", "--no-browser", "--readings", "windows.csv", "--diary", "diary.csv"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "apportion", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        address = process.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{40,}/", address)
+        state = httpx.get(f"{address}api/state", timeout=30).json()
+        assert state["understanding"]["ok"], state["understanding"]["problem"]
+        assert httpx.get(address.rsplit("/", 2)[0]).status_code == 404
+        headers = {"X-Revision": str(state["revision"])}
+        answer = httpx.post(f"{address}api/run", json={}, headers=headers, timeout=30)
+        assert answer.json()["job"]["state"] == "running"
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=15)[1]
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    assert "no file is left half written" in said
+    assert "Traceback" not in said
+    names = {path.name for path in (tmp_path / "work").iterdir()}
+    assert {"state.json", "readings.csv", "diary.csv"} <= names
+    assert not [name for name in names if name.endswith(".tmp")]
+    Workspace(tmp_path / "work").close()  # it can be opened again
+
+
+def test_the_command_refuses_a_folder_of_other_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    day_files()
+    assert "other files" in refused("studio", ".")
+    assert "no such file" in refused("studio", "new", "--readings", "nothing.csv")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from apportion._io.parquet import read_rows
+    from apportion.active import BagSuggestions, RowSuggestions, suggest_bags, suggest_rows
     from apportion.bag_report import BagReport
     from apportion.estimators import (
         EMLLP,
@@ -56,6 +57,7 @@ __all__ = [
     "AutoLLP",
     "BagDesignWarning",
     "BagReport",
+    "BagSuggestions",
     "CalibratedLLP",
     "CandidateWarning",
     "CountLogistic",
@@ -76,6 +78,7 @@ __all__ = [
     "PrecomputedGraph",
     "PropSVM",
     "RBFGraph",
+    "RowSuggestions",
     "SavedModelError",
     "SupervisionError",
     "Totals",
@@ -84,6 +87,8 @@ __all__ = [
     "diagnose",
     "label_table",
     "read_rows",
+    "suggest_bags",
+    "suggest_rows",
     "write_report",
 ]
 
@@ -91,6 +96,7 @@ __all__ = [
 # load, which a command such as `apportion --help` must not wait for. No submodule may be called
 # like a public name: importing it would put the module in the place of that name.
 _DEFINED_IN = {
+    "active": "BagSuggestions RowSuggestions suggest_bags suggest_rows",
     "bag_report": "BagReport",
     "supervision.diagnosis": "Diagnosis diagnose",
     "estimators": "AggregateGP CountLogistic EMLLP InvCal LPLLP LabelPropagation "
@@ -107,6 +113,7 @@ _DEFINED_IN = {
 }
 _MODULE_OF = {name: module for module, names in _DEFINED_IN.items() for name in names.split()}
 _PUBLIC_MODULES = (
+    "active",
     "context",
     "datasets",
     "distributed",

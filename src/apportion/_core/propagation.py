@@ -338,7 +338,7 @@ class _SparsePropagator(Propagator):
 
 
 class _AnchorsInTime(_SparsePropagator):
-    """The same where W = Z Λ⁻¹ Zᵀ + edges in time: rows also meet at their anchors."""
+    """The same where W = Z Λ⁻¹ Zᵀ + edges in time, if any: rows also meet at their anchors."""
 
     def __init__(
         self, graph: AnchorGraph, weights: FloatArray, tau: float, tol: float = 1e-10
@@ -349,7 +349,8 @@ class _AnchorsInTime(_SparsePropagator):
 
     def _edges(self, graph: Graph) -> Affinity:
         assert isinstance(graph, AnchorGraph)
-        return graph.time_edges_
+        n = graph.n_samples_
+        return sparse.csr_array((n, n)) if graph.time_edges_ is None else graph.time_edges_
 
     def _shared(self, F: FloatArray) -> FloatArray:
         return self._graph.prototype_labels(F)
@@ -440,6 +441,7 @@ def propagator(
     floor: float = 1e-2,
     literal: bool = False,
     accuracy: float = 1e-10,
+    weights: FloatArray | None = None,
 ) -> Propagator:
     """Return the operator P of a fitted graph, ready to be applied many times.
 
@@ -459,6 +461,8 @@ def propagator(
         Leave out the factor (1-α), as the paper's Algorithm 2 does.
     accuracy : float
         The relative residual of an iterative solve.
+    weights : ndarray of shape (n_samples,), optional
+        The diagonal of M, in place of that of the metric and the floor; not with `order`.
 
     Examples
     --------
@@ -471,7 +475,8 @@ def propagator(
     """
     if order is None:
         refuse_nearly_1(alpha)
-    weights = metric_weights(graph, metric, floor)
+    own_weights = weights is not None
+    weights = metric_weights(graph, metric, floor) if weights is None else weights
     tau = alpha / (1.0 - alpha)
     inner: Propagator
     if order is not None:
@@ -479,7 +484,7 @@ def propagator(
     elif isinstance(graph, AnchorGraph):
         inner = (
             _AnchorPropagator(graph, weights, alpha)
-            if graph.time_edges_ is None
+            if graph.time_edges_ is None and not own_weights
             else _AnchorsInTime(graph, weights, tau, max(accuracy, 1e-15))
         )
     elif sparse.issparse(graph.affinity_):

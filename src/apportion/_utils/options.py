@@ -175,6 +175,11 @@ class KnownOptions:
         "labels.csv with 'yes' in a column 'given' where a label counts; may be repeated.",
         metavar="COLUMN|TABLE",
     )
+    conflict: Literal["error", "given"] = _bags(
+        "error",
+        "Totals that given labels contradict: an error, or they give way to the labels, as little "
+        "as needed.",
+    )
     unit: Literal["auto", "hours", "minutes", "seconds", "percent", "share", "count"] = _bags(
         "auto",
         "What numbers without a unit are. auto: shares or percentages where they sum to 1 or "

@@ -28,7 +28,7 @@ from apportion._utils.magnitude import largest_size, require_squares, wide_enoug
 from apportion._utils.parameters import Allowed, check_parameters, one_of, parameter_error
 from apportion._utils.sequences import Sequences
 from apportion._utils.threads import BLOCK_ROWS, reproducible_sums, slices, with_reproducible_sums
-from apportion._utils.typing import AnyArray, FloatArray, IntArray
+from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, report_bags
 from apportion.exceptions import InputError, SupervisionError, counted
 from apportion.metrics import bag_errors, soft
@@ -92,6 +92,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
     transduction_: AnyArray
     tied_: AnyArray
     bag_codes_: IntArray
+    _given_rows: BoolArray
     bag_report_: BagReport
     diagnosis_: Diagnosis
 
@@ -236,6 +237,7 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         self.label_distributions_ = F
         self.transduction_ = matched.classes[labels]
         self.bag_codes_ = matched.codes
+        self._given_rows = matched.given >= 0
         self.bag_report_ = report_bags(matched, decodings, self.decode)
 
     def _store_diagnosis(self, matched: Bags) -> None:

@@ -20,7 +20,7 @@ from apportion.labeling._supervision import check_sources, supervised_table
 from apportion.supervision.diary import DiaryRules
 from apportion.supervision.diary.column_roles import DIARY_ROLES
 
-_WITHOUT_DIARY = ("readings", "bags", "proportions", "given", "unit", "encoding")
+_WITHOUT_DIARY = ("readings", "bags", "proportions", "given", "conflict", "unit", "encoding")
 _RULES = ("unit", "uncovered", "blank", "excess", "part", "covers")
 _DIARY = (
     *("participant", "start", "end", "nonwear", "window", "timezone"),
@@ -62,6 +62,7 @@ def read_supervised(known: KnownOptions, id: str | None = None) -> SupervisedTab
         proportions=known.proportions,
         diary=known.diary,
         given=known.given,
+        conflict=known.conflict,
         id=id,
         encoding=known.encoding,
         **options,

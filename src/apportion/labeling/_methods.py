@@ -11,9 +11,7 @@ from apportion._utils.method_names import AUTO, LP_LLP, METHODS
 from apportion._utils.typing import IntArray
 from apportion.estimators import LPLLP
 from apportion.estimators._base import BagClassifier, seeded
-from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import counted, name_some
-from apportion.graphs import Graph
 from apportion.model_selection import AutoLLP, Estimate, EstimatedAccuracy
 from apportion.model_selection._candidates import NAMED
 from apportion.model_selection._weighing import WeighingClassifier
@@ -95,18 +93,6 @@ def name_of_method(method: Any) -> str:
         return method or DEFAULT_METHOD
     names = {AutoLLP: AUTO, LPLLP: LP_LLP}
     return names.get(type(method), type(method).__name__)
-
-
-def graph_in(model: Any) -> Graph | None:
-    """Return the graph of a fitted model, or of the weightiest of its methods that has one."""
-    if isinstance(model, GraphClassifier):
-        return model.graph_
-    if not isinstance(model, WeighingClassifier):
-        return None
-    # Weights decide, and of equal ones the order in which the methods were asked for.
-    names = sorted(model.candidates_, key=lambda name: -model.weights_[name])
-    graphs = (graph_in(model.candidates_[name]) for name in names)
-    return next((graph for graph in graphs if graph is not None), None)
 
 
 def is_calibrated(model: Any) -> bool:

@@ -27,7 +27,7 @@ from apportion.exceptions import (
 from apportion.labeling._given import is_column, meaning, read_given, unused_notes
 from apportion.labeling._source import SourceTable, source_table
 from apportion.labeling._supervised import NONWEAR, SupervisedTable
-from apportion.labeling.rows import Supervision
+from apportion.labeling.rows import Conflict, Supervision
 from apportion.plotting._window_times import times_of_diary
 from apportion.supervision.diary import UNKNOWN, DiaryBags, diary_bags
 from apportion.supervision.diary.column_roles import WINDOW_ROLES
@@ -49,6 +49,7 @@ def supervised_table(
     proportions: Any = None,
     diary: Any = None,
     given: Any = None,
+    conflict: Conflict = "error",
     unit: Unit = "auto",
     graphs: Graphs = "auto",
     id: str | None = None,
@@ -60,6 +61,10 @@ def supervised_table(
     The parameters are those of `apportion.labeling.label_table`.
     """
     check_sources(bags, proportions, diary)
+    if conflict not in ("error", "given"):
+        raise ValueError(
+            hint("{conflict} must be 'error' or 'given'. Got {found}.", found=repr(conflict))
+        )
     if diary is None and diary_options:
         facts = f"{name_some(map(repr, diary_options))}: parameters of a diary, without one."
         raise ValueError(Advice(facts, "Give {diary}, or leave them out."))
@@ -81,7 +86,7 @@ def supervised_table(
     totals = task.totals_for(labels)
     return replace(
         task,
-        supervision=replace(task.supervision, given=labels, totals=totals),
+        supervision=replace(task.supervision, given=labels, totals=totals, conflict=conflict),
         roles={**task.roles, **dict.fromkeys(columns, "the given labels")},
         notes=(*task.notes, *notes, *unused),
     )

@@ -6,8 +6,8 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -24,11 +24,16 @@ from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import CandidateWarning, SupervisionError, message_of
 from apportion.graphs import KNNGraph
-from apportion.labeling._methods import graph_in, is_calibrated, resolved_method
+from apportion.labeling._conflicts import totals_that_give_way
+from apportion.labeling._methods import is_calibrated, resolved_method
+from apportion.model_selection._graph_of_model import graph_in
 from apportion.model_selection._weighing import SEE_WARNINGS, WeighingClassifier
 from apportion.supervision.bags import match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
 from apportion.supervision.totals import Totals
+
+Conflict = Literal["error", "given"]
+"""What becomes of totals that given labels contradict: they are an error, or they give way."""
 
 REASONS = {
     "given": "the label was given",
@@ -93,6 +98,10 @@ class Supervision:
         Rows that are not labeled, by reason code.
     in_time : RowsInTime, optional
         When the rows were recorded, if that is to be used.
+    conflict : {"error", "given"}, default="error"
+        Whether totals that given labels contradict are an error, or give way to the labels.
+    notes : tuple of str
+        Which totals gave way.
     """
 
     bags: AnyArray
@@ -101,6 +110,8 @@ class Supervision:
     groups: AnyArray | None
     left_out: Mapping[str, BoolArray]
     in_time: RowsInTime | None = None
+    conflict: Conflict = "error"
+    notes: tuple[str, ...] = ()
 
     @property
     def bagged(self) -> BoolArray:
@@ -135,7 +146,15 @@ class Supervision:
             rows = members[chosen[members]]
             given = None if self.given is None else self.given[rows]
             in_time = None if self.in_time is None else self.in_time.of(rows)
-            yield name, rows, Supervision(self.bags[rows], totals, given, None, {}, in_time)
+            known = Supervision(self.bags[rows], totals, given, None, {}, in_time)
+            yield name, rows, known.given_first() if self.conflict == "given" else known
+
+    def given_first(self) -> Supervision:
+        """Return the same with totals that give way to given labels, and notes about them."""
+        if self.given is None:
+            return self
+        totals, notes = totals_that_give_way(self.totals, self.bags, self.given)
+        return replace(self, totals=totals, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -249,7 +268,7 @@ def label_rows(
             with _errors_about(rows):
                 fitted, group_notes = _fit(clone(model), X[rows] if len(rows) < n else X, known)
             prefix = "" if group is None else f"{group}: "
-            notes += [message_of(note, prefix) for note in group_notes]
+            notes += [message_of(note, prefix) for note in (*known.notes, *group_notes)]
             models[group], fitted_rows[group] = fitted, rows
             labels[rows] = fitted.transduction_
             masses[rows] = fitted.label_distributions_

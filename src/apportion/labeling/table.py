@@ -33,7 +33,7 @@ from apportion.labeling._summary import (
 )
 from apportion.labeling._supervised import NONWEAR, RowTimes, SupervisedTable
 from apportion.labeling._supervision import Graphs, supervised_table
-from apportion.labeling.rows import LabeledRows, RowLabels, label_rows
+from apportion.labeling.rows import Conflict, LabeledRows, RowLabels, label_rows
 from apportion.persistence import contains_rows, save_model
 from apportion.supervision.totals_table import Unit
 
@@ -208,6 +208,7 @@ def label_table(
     proportions: Any = None,
     diary: Any = None,
     given: Any = None,
+    conflict: Conflict = "error",
     unit: Unit = "auto",
     graphs: Graphs = "auto",
     features: Sequence[str] | None = None,
@@ -244,6 +245,9 @@ def label_table(
     given : str, path, dataframe, or list of these, optional
         Labels that are known: columns of the rows (an empty cell = not known), or tables with a
         column `label` and the ids or starts of the rows.
+    conflict : {"error", "given"}, default="error"
+        Totals that given labels contradict are an error, or give way to the labels, as little as
+        needed, with a note for each bag.
     unit : {"auto", "share", "percent", "count"}, default="auto"
         What the numbers in `proportions` are. The unit of a diary is one of its `rules`.
     graphs : {"auto", "one", "each"}, default="auto"
@@ -322,6 +326,7 @@ def label_table(
         proportions=proportions,
         diary=diary,
         given=given,
+        conflict=conflict,
         unit=unit,
         graphs=graphs,
         id=id,
@@ -434,12 +439,15 @@ def _located(error: SupervisionError, task: SupervisedTable) -> InputError:
     if not isinstance(error, GivenLabelError):
         return located
     if task.bag_word == "bag":
-        return located.changed(hint="correct the labels or the totals")
+        return located.changed(
+            hint=hint("correct the labels or the totals, or let these give way: {conflict:given}")
+        )
     return located.changed(
         bag=None,
         place=f"{located.place} in entry {error.bag!r}",
         hint=hint(
-            "correct the labels or the diary, or allow for rounded durations with {tolerance}"
+            "correct the labels or the diary, allow for rounded durations with {tolerance}, or let "
+            "the diary give way with {conflict:given}"
         ),
     )
 

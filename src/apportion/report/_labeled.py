@@ -16,12 +16,12 @@ from apportion.exceptions import PARAMETERS, Names, rendered
 from apportion.graphs import Graph, choose_graph
 from apportion.labeling._episodes import bag_codes, given_episodes
 from apportion.labeling._features import TableFeatures
-from apportion.labeling._methods import graph_in
 from apportion.labeling._saved_labels import assess_saved
 from apportion.labeling._summary import Run, SavedRun, fitted_run
 from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling.rows import RowLabels
 from apportion.labeling.table import LabeledTable
+from apportion.model_selection._graph_of_model import graph_in
 from apportion.report._reliability import (
     Reliability,
     no_graph_in_words,

@@ -16,9 +16,9 @@ from apportion.estimators._base import BagClassifier
 from apportion.exceptions import counted, plural
 from apportion.graphs import Graph
 from apportion.labeling._episodes import EpisodeCounts, count_episodes
-from apportion.labeling._methods import graph_in
 from apportion.labeling._summary import Run
 from apportion.labeling.rows import RowLabels, places_among, reasons_of
+from apportion.model_selection._graph_of_model import graph_in
 from apportion.plotting._window_times import Times
 from apportion.report._reliability import Reliability
 from apportion.report._row_map import MOST_ROWS, RowMap, map_of_graph

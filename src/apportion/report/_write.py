@@ -16,8 +16,8 @@ from apportion._io.atomic_write import replacing, require_writable
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import SupervisionError, hint, name_some
 from apportion.graphs import KNNGraph
-from apportion.labeling._methods import graph_in
 from apportion.labeling._summary import fitted_run as run_of
+from apportion.model_selection._graph_of_model import graph_in
 from apportion.plotting._window_times import require_lengths, times_from
 from apportion.report._page import page_of, require_tools
 from apportion.report._reliability import no_graph_in_words, reliability_of

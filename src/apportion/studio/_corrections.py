@@ -112,8 +112,7 @@ def _some(word: str, names: Sequence[Any]) -> str:
 
 def _place_in_time(request: Mapping[str, Any], index: RowIndex) -> dict[str, Any]:
     """Return a range of clock times; `start` and `end` count from the midnight of `day`."""
-    participant = request.get("participant")
-    index.code_of(participant)
+    participant = index.participants[index.code_of(request.get("participant"))] or None
     midnight = 0
     if request.get("day") is not None:
         midnight = index.day_called(participant, request["day"]).midnight

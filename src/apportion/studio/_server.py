@@ -37,8 +37,8 @@ _KINDS = {
     ".json": "application/json",
 }
 _PAGE = "studio.html"
-_COMMON = "common.js"
-"""The script that the page shares with the report."""
+_SHARED = ("common.js",)
+"""Scripts of the report that the page uses too."""
 
 _PATIENCE = 2
 """Seconds that requests in progress have to end after Ctrl-C."""
@@ -49,10 +49,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 def application(studio: Studio, token: str, port: int) -> Application:
     """Return the ASGI application of a studio, which answers only its own page."""
-    api = _Api(studio)
+    api, page = _Api(studio), _page_files()
     routes = [
-        Route("/", _static(_PAGE)),
-        *(Route(f"/static/{name}", _static(name)) for name in _page_files() if name != _PAGE),
+        Route("/", _static(_PAGE, page.pop(_PAGE))),
+        *(Route(f"/static/{name}", _static(name, content)) for name, content in page.items()),
         Route("/report", api.report),
         Route("/download/{name}", api.download),
         Route("/api/state", api.state),
@@ -66,6 +66,8 @@ def application(studio: Studio, token: str, port: int) -> Application:
         Route("/api/days", api.days),
         Route("/api/rows", api.rows),
         Route("/api/participants", api.participants),
+        Route("/api/questions", api.questions),
+        Route("/api/questions/{name}", api.answer, methods=["POST"]),
         Route("/api/corrections", api.correct, methods=["POST"]),
         Route("/api/corrections/{number:int}", api.undo, methods=["DELETE"]),
     ]
@@ -228,6 +230,14 @@ class _Api:
         await in_thread(self._studio.undo, number, _revision(request))
         return await self._state(request)
 
+    async def questions(self, request: Request) -> Response:
+        return JSONResponse(await in_thread(self._studio.questions))
+
+    async def answer(self, request: Request) -> Response:
+        name, document = request.path_params["name"], await _document(request)
+        await in_thread(self._studio.answer, name, document, _revision(request))
+        return await self._state(request)
+
     async def report(self, request: Request) -> Response:
         page = await in_thread(self._studio.report)
         headers = {"content-security-policy": REPORT_POLICY}
@@ -338,17 +348,15 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _page_files() -> list[str]:
-    """Return the names of the files that the page consists of."""
-    page = files("apportion.studio") / "page"
-    own = (file.name for file in page.iterdir() if Path(file.name).suffix in _KINDS)
-    return sorted([*own, _COMMON])
+def _page_files() -> dict[str, bytes]:
+    """Return the files that the page consists of; some scripts are those of the report."""
+    folders = [files("apportion.report") / "templates", files("apportion.studio") / "page"]
+    shared, own = ([file for file in one.iterdir() if file.is_file()] for one in folders)
+    chosen = [file for file in shared if file.name in _SHARED] + own
+    return {file.name: file.read_bytes() for file in chosen if Path(file.name).suffix in _KINDS}
 
 
-def _static(name: str) -> Handler:
-    folder = "apportion.report/templates" if name == _COMMON else "apportion.studio/page"
-    package, _, inner = folder.partition("/")
-    content = (files(package) / inner / name).read_bytes()
+def _static(name: str, content: bytes) -> Handler:
     kind = _KINDS[Path(name).suffix]
 
     async def answer(request: Request) -> Response:

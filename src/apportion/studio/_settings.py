@@ -12,7 +12,7 @@ from apportion.labeling.settings import LabelSettings, settings_options
 from apportion.studio._problems import PAGE_NAMES, ProblemError
 from apportion.studio._workspace import CORRECTIONS, ROLES, Workspace
 
-DEFAULTS = {"conflict": "given"} if any(o.name == "conflict" for o in settings_options()) else {}
+DEFAULTS = {"conflict": "given"}
 """Defaults that differ from the command line: corrections win over totals, and stop no run."""
 
 _FILES = tuple(role for role in ROLES if role != "given")

@@ -35,6 +35,7 @@ from apportion.report._labeled import contents_of_table
 from apportion.studio import _corrections as corrections
 from apportion.studio._jobs import Job, Kind
 from apportion.studio._problems import PAGE_NAMES, ProblemError, in_words
+from apportion.studio._questions import Question, ask, ask_bags
 from apportion.studio._settings import changed_settings, label_settings, options_json
 from apportion.studio._understanding import (
     MOST_ROWS,
@@ -84,6 +85,13 @@ class _Read(NamedTuple):
     understanding: dict[str, Any] | None
 
 
+class _Asked(NamedTuple):
+    """Questions, and what they depend on."""
+
+    key: tuple[Any, ...]
+    asked: list[Question]
+
+
 class Studio:
     """A folder and the work that is done in it.
 
@@ -102,7 +110,8 @@ class Studio:
         self._shown: Labels | None = None
         self._before: Labels | None = None
         self._quick_run: dict[str, Any] | None = None
-        self._labels_key = ""
+        self._labels_key = self._known_corrections = ""
+        self._questions = _Asked((), [])
         self._tabs: dict[str, float] = {}
         self._options = options_json()
 
@@ -148,7 +157,18 @@ class Studio:
             records = self._workspace.state.corrections
             made = Counter(str(one["participant"] or "") for one in records)
             shown = self._shown
-        return participants_json(shown, reading.index, {}, made)
+            people = [one.place.get("participant") for one in self._questions.asked]
+            asked = Counter(str(name or "") for name in people)
+        return participants_json(shown, reading.index, asked, made)
+
+    def questions(self) -> dict[str, Any]:
+        """Return what to ask about the labels that are shown."""
+        labels, reading = self._required_labels(), self._required_reading()
+        asked = self._asked(labels, reading)
+        return {
+            "questions": [question.content for question in asked],
+            "bags": ask_bags(labels, reading.features),
+        }
 
     def report(self) -> bytes:
         """Return the report of the last run in full."""
@@ -225,11 +245,9 @@ class Studio:
         """Note a correction."""
         if not isinstance(request, dict):
             raise ProblemError("A correction is an object.", status=400)
-        reading, labels = self._required_reading(), self._required_labels()
-        record = corrections.new_record(request, reading.index, reading.classes, labels.codes)
-        self._refuse_given_elsewhere(record, reading)
+        reading = self._required_reading()
         with self._changing(revision):
-            self._add(record, reading)
+            self._add(self._record(request), reading)
 
     def undo(self, number: int, revision: Any) -> None:
         """Take a correction back."""
@@ -239,6 +257,21 @@ class Studio:
             if len(kept) == len(state.corrections):
                 raise ProblemError("There is no such correction.", status=404)
             state.corrections = kept
+
+    def answer(self, name: str, request: Any, revision: Any) -> None:
+        """Take the answer to a question: a label, which is a correction, or that there is none."""
+        action = request.get("action") if isinstance(request, dict) else None
+        question = next((one for one in self._questions.asked if one.id == name), None)
+        if question is None:
+            raise ProblemError("This is no longer asked. Ask for questions again.", status=404)
+        reading = self._required_reading()
+        kept = {"answer": "answered", "skip": "skipped", "unknown": "unknown"}.get(action or "")
+        if kept is None:
+            raise ProblemError("'action' must be answer, skip or unknown.", "action", 400)
+        with self._changing(revision):
+            if action == "answer":
+                self._add(self._record({**question.place, "label": request.get("label")}), reading)
+            self._workspace.state.answers[kept].append(question.rows.tolist())
 
     # Work that takes long
 
@@ -281,6 +314,7 @@ class Studio:
     def _find_labels(self, job: Job, reading: Reading) -> None:
         """Find labels in full, and write them with the report."""
         key, n = self._inputs_key(), len(self._workspace.state.corrections)
+        known = self._corrections_key()
         task = self._task(reading)
         settings = label_settings(self._workspace, corrected=self._workspace.state.corrected)
         labeled = settings.label(task, reading.features, command=COMMAND)
@@ -302,6 +336,7 @@ class Studio:
                 self._workspace.state.run = {**run, "inputs": key}
             self._full = self._shown = labels
             self._before, self._quick_run, self._labels_key = None, None, self._read.key
+            self._known_corrections = known
             job.finish()
 
     def _relabel(self, job: Job, reading: Reading) -> None:
@@ -312,7 +347,7 @@ class Studio:
         """
         relabel = import_module("apportion.labeling.relabel").relabel
         assert self._full is not None
-        key, n = self._inputs_key(), len(self._workspace.state.corrections)
+        n, known = len(self._workspace.state.corrections), self._corrections_key()
         task = self._task(reading)
         labeled = relabel(self._full.labeled, task, reading.features)
         labels = Labels(labeled, task, reading.index, reading.classes)
@@ -321,11 +356,12 @@ class Studio:
             self._workspace.state.corrections, reading.index, reading.classes
         )
         run = run_json(labels, job.number, job.seconds, _now(), n)
-        run |= {"changed": changes(labels, before, corrected.rows), "inputs": key}
+        run["changed"] = changes(labels, before, corrected.rows)
         with self._lock:
             job.require_running()
             self._workspace.state.revision += 1
             self._shown, self._before, self._quick_run = labels, before, run
+            self._known_corrections = known
             job.finish()
 
     # Files
@@ -408,6 +444,25 @@ class Studio:
 
     # Small things
 
+    def _asked(self, labels: Labels, reading: Reading) -> list[Question]:
+        """Return questions about labels, found once for them and for what was said since."""
+        with self._lock:
+            key = (id(labels), self._corrections_key(), json.dumps(self._workspace.state.answers))
+            records, answers = self._workspace.state.corrections, self._workspace.state.answers
+            skipped = [*answers["skipped"], *answers["unknown"]]
+        if key != self._questions.key:
+            fixed = corrections.expand(records, reading.index, reading.classes).rows
+            skip = np.union1d(np.flatnonzero(fixed), np.concatenate([[], *skipped])).astype(np.intp)
+            self._questions = _Asked(key, ask(labels, reading.features, skip))
+        return self._questions.asked
+
+    def _record(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the record of a correction; raise if it cannot be made."""
+        reading, labels = self._required_reading(), self._required_labels()
+        record = corrections.new_record(request, reading.index, reading.classes, labels.codes)
+        self._refuse_given_elsewhere(record, reading)
+        return record
+
     def _add(self, record: dict[str, Any], reading: Reading) -> None:
         """Add a correction to the state; raise if it leaves no class for a row."""
         state = self._workspace.state
@@ -487,10 +542,14 @@ class Studio:
 
     def _inputs_key(self) -> str:
         """Return a digest of all that labels depend on."""
-        kept = ("participant", "start", "end", "at", "label", "exclude")
-        said = [[one[name] for name in kept] for one in self._workspace.state.corrections]
-        text = json.dumps([self._reading_key(), said])
+        text = json.dumps([self._reading_key(), self._corrections_key()])
         return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+    def _corrections_key(self) -> str:
+        """Return what all corrections say."""
+        kept = ("participant", "start", "end", "at", "label", "exclude")
+        records = self._workspace.state.corrections
+        return json.dumps([[one[name] for name in kept] for one in records])
 
     def _current_files(self) -> list[str]:
         """Return the files of the last run in full, if nothing has changed since."""
@@ -504,7 +563,7 @@ class Studio:
         """Return the run whose labels are shown.
 
         `in_memory` is false after a restart: files can be downloaded, but days and relabeling need
-        a run in full. `stale` says that files or settings have changed since, `open` that these or
+        a run in full. `stale` says that files or settings have changed since, and `open` that
         corrections have.
         """
         full = self._workspace.state.run
@@ -517,7 +576,7 @@ class Studio:
             "files": self._current_files(),
             "in_memory": self._shown is not None,
             "stale": self._shown is not None and self._labels_key != self._read.key,
-            "open": run["inputs"] != self._inputs_key(),
+            "open": self._shown is not None and self._known_corrections != self._corrections_key(),
         }
 
     def _file_json(self, role: str) -> dict[str, Any] | None:

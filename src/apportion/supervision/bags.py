@@ -18,7 +18,7 @@ from apportion._utils.box_projection import nearest_totals
 from apportion._utils.groups import Groups
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.exceptions import GivenLabelError, SupervisionError, compared, name_some
-from apportion.supervision.total_bounds import tighten
+from apportion.supervision.total_bounds import contradicted, room_for, tighten
 from apportion.supervision.totals import Totals, as_totals, masses_for, sorted_classes
 
 
@@ -144,14 +144,14 @@ class Bags:
             return self.lower, self.upper
         taken = np.zeros(self.lower.shape)
         np.add.at(taken, (self.codes[rows], self.given[rows]), 1.0)
-        lower, upper = np.maximum(self.lower - taken, 0.0), self.upper - taken
-        for k, h in zip(*np.nonzero(upper < -1e-9), strict=True):
+        sizes = self.open_groups.sizes
+        too_many, too_few = contradicted(self.lower, self.upper, taken, sizes)
+        for k, h in zip(*np.nonzero(too_many), strict=True):
             row = rows[(self.codes[rows] == k) & (self.given[rows] == h)][-1]
             raise self._contradiction(int(row), k, h, taken[k, h])
-        upper = np.maximum(upper, 0.0)
-        sizes, least, most = self.open_groups.sizes, lower.sum(axis=1), upper.sum(axis=1)
-        for k in np.flatnonzero((least > sizes + 1e-9) | (most < sizes - 1e-9)):
-            n_left, low, high = compared(sizes[k], least[k], most[k])
+        for k in np.flatnonzero(too_few):
+            least = np.maximum(self.lower[k] - taken[k], 0.0).sum()
+            n_left, low, high = compared(sizes[k], least, (self.upper[k] - taken[k]).sum())
             raise GivenLabelError(
                 "",
                 f"given labels that leave {n_left} rows without a label, of which the totals want "
@@ -161,7 +161,8 @@ class Bags:
                 row=int(rows[self.codes[rows] == k][-1]),
                 bag=self.ids[k],
             )
-        return tighten(lower, upper, sizes)
+        lower, upper = room_for(self.lower, self.upper, taken, sizes)
+        return tighten(np.maximum(lower - taken, 0.0), upper - taken, sizes)
 
     def _contradiction(self, row: int, k: int, h: int, count: float) -> GivenLabelError:
         n_given, least, most = compared(count, self.lower[k, h], self.upper[k, h])

@@ -41,7 +41,7 @@ def rows_in_time(times: Any, sequences: Any, ranks: IntArray) -> Sequences | Non
             )
         return None
     n_samples = len(ranks)
-    moments = _moments(times)
+    moments = moments_of(times)
     refuse_other_length("times", moments, n_samples)
     codes = np.zeros(n_samples, dtype=np.intp)
     if sequences is not None:
@@ -53,7 +53,8 @@ def rows_in_time(times: Any, sequences: Any, ranks: IntArray) -> Sequences | Non
     return Sequences.of(moments, codes, ranks)
 
 
-def _moments(times: Any) -> FloatArray:
+def moments_of(times: Any) -> FloatArray:
+    """Return times as numbers, from numbers, date-times or ISO text."""
     values = np.asarray(times)
     if values.dtype.kind in "iuf" and values.ndim == 1:
         moments = values.astype(np.float64)

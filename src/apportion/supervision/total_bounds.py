@@ -74,6 +74,59 @@ def without_rounding_errors(
     return low, np.maximum(low, high)
 
 
+def room_for(
+    lower: FloatArray, upper: FloatArray, taken: FloatArray, sizes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return bounds that give way to rows whose class is known, as little as needed.
+
+    An upper bound rises to the number of these rows. If the lower bounds then want more rows than
+    are left, they fall in proportion to what they want.
+
+    Parameters
+    ----------
+    lower, upper : ndarray of shape (n_bags, n_classes)
+        Bounds of the class masses of all rows of a bag.
+    taken : ndarray of shape (n_bags, n_classes)
+        How many rows of each class are known.
+    sizes : ndarray of shape (n_bags,)
+        The number of rows whose class is not known.
+
+    Examples
+    --------
+    >>> exact = np.array([[2.9, 7.1]])
+    >>> room_for(exact, exact, np.array([[3.0, 0.0]]), np.array([7.0]))
+    (array([[2.9, 7. ]]), array([[3. , 7.1]]))
+    """
+    wanted = np.maximum(lower - taken, 0.0)
+    total = wanted.sum(axis=1)
+    scale = np.divide(sizes, total, out=np.ones_like(total), where=total > sizes)
+    fallen = np.where((scale < 1.0)[:, None] & (wanted > 0), taken + wanted * scale[:, None], lower)
+    return fallen, np.maximum(upper, taken)
+
+
+def contradicted(
+    lower: FloatArray, upper: FloatArray, taken: FloatArray, sizes: FloatArray
+) -> tuple[BoolArray, BoolArray]:
+    """Return which classes have too many known rows, and which bags too few rows for the rest.
+
+    Totals that are no whole number of rows allow the next whole row: 3 rows where 2.9 fit.
+
+    Parameters
+    ----------
+    lower, upper, taken, sizes
+        As those of `room_for`.
+
+    Returns
+    -------
+    ndarray of bool, of shape (n_bags, n_classes)
+        The classes.
+    ndarray of bool, of shape (n_bags,)
+        The bags.
+    """
+    wanted = np.maximum(np.floor(lower + 1e-9) - taken, 0.0).sum(axis=1)
+    return taken > np.ceil(upper - 1e-9), wanted > sizes
+
+
 def _nearly_whole_rounded(masses: FloatArray) -> FloatArray:
     whole = np.rint(masses)
     return np.where(np.abs(masses - whole) <= 1e-9 * np.maximum(whole, 1.0), whole, masses)
