@@ -529,6 +529,15 @@ def test_a_correction_becomes_a_given_label(week, tmp_path, monkeypatch):
     assert Path("again.csv").read_bytes() == week.get("download/labels.csv").content
 
 
+def test_corrections_win_over_totals(week):
+    correct(week, 0, 20 * 3600, "sleep")  # the diary says 8 h
+    week.run()
+    assert any("2024-03-04" in note for note in week.state["run"]["notes"])
+    labels = cells_of(week.get("download/labels.csv").text)
+    assert {line["label"] for line in labels[:20]} == {"sleep"}
+    assert json.loads(week.get("download/settings.json").text)["conflict"] == "given"
+
+
 def test_undo_takes_a_correction_back(week):
     files = week.state["run"]["files"]
     correct(week, 3 * 3600, 5 * 3600, "tv")
