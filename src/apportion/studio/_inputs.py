@@ -104,9 +104,11 @@ class Inputs:
         fixed, reading = np.zeros(n_samples, dtype=bool), self.read.reading
         if reading is None or reading.index.n_samples != n_samples:
             return fixed
-        given = reading.task.supervision.given
-        if given is not None:
-            fixed |= is_known(given)
+        known = reading.task.supervision
+        if known.given is not None:
+            fixed |= is_known(known.given)
+        if known.excluded is not None:
+            fixed |= known.excluded.any(axis=1)
         return fixed | self.corrected(reading).rows
 
     def add(self, record: dict[str, Any], reading: Reading) -> None:
@@ -193,12 +195,16 @@ class Inputs:
 
 def _refuse_given_elsewhere(record: dict[str, Any], reading: Reading) -> None:
     """Raise if the user's own given labels contradict a correction."""
-    given = reading.task.supervision.given
-    if given is None:
-        return
-    labels = given[corrections.rows_of(record, reading.index)]
-    same = np.array([str(label) == record["label"] for label in labels.tolist()], dtype=bool)
-    n = int((is_known(labels) & (same if record["exclude"] else ~same)).sum())
+    known, rows = reading.task.supervision, corrections.rows_of(record, reading.index)
+    against = np.zeros(len(rows), dtype=bool)
+    if known.given is not None:
+        labels = known.given[rows]
+        same = np.array([str(label) == record["label"] for label in labels.tolist()], dtype=bool)
+        against |= is_known(labels) & (same if record["exclude"] else ~same)
+    names = [str(label) for label in known.totals.classes.tolist()]
+    if known.excluded is not None and not record["exclude"] and record["label"] in names:
+        against |= known.excluded[rows, names.index(record["label"])]
+    n = int(against.sum())
     if n:
         raise ProblemError(
             f"The known labels that you gave say otherwise for {n} of these windows. Correct them "
