@@ -31,11 +31,11 @@ def test_the_page_of_the_api_names_every_public_module():
     assert [name for name in apportion._PUBLIC_MODULES if f"`apportion.{name}`" not in page] == []
 
 
-def test_folders_without_an_underscore_are_public_or_the_command_line():
+def test_folders_without_an_underscore_are_public_or_a_front_end():
     package = Path(apportion.__file__).parent
     names = {path.stem for path in package.iterdir() if path.is_dir() or path.suffix == ".py"}
     public = {name for name in names if not name.startswith("_")}
-    assert public - {"py", "cli", "bag_report"} == {*apportion._PUBLIC_MODULES}
+    assert public - {"py", "cli", "studio", "bag_report"} == {*apportion._PUBLIC_MODULES}
 
 
 @pytest.mark.parametrize("name", apportion._PUBLIC_MODULES)

@@ -463,13 +463,13 @@ def test_cancel_answers_at_once_and_keeps_what_was(week, monkeypatch):
 
 
 def test_a_job_ends_when_it_is_cancelled_and_says_why_it_failed():
-    begun, go_on = threading.Event(), threading.Event()
+    begun, go_on, went_on = threading.Event(), threading.Event(), threading.Event()
 
     def endless(job):
         begun.set()
         go_on.wait(5)
         job.report("counting", 0.5)
-        pytest.fail("it should have ended")
+        went_on.set()
 
     job = Job(1, "full", endless, str)
     job.start()
@@ -478,6 +478,7 @@ def test_a_job_ends_when_it_is_cancelled_and_says_why_it_failed():
     go_on.set()
     job.wait(5)
     assert job.state == "cancelled"
+    assert not went_on.is_set()
 
     def broken(job):
         job.report("counting", 0.25)
@@ -529,6 +530,38 @@ def test_a_correction_becomes_a_given_label(week, tmp_path, monkeypatch):
     assert Path("again.csv").read_bytes() == week.get("download/labels.csv").content
 
 
+def test_corrections_win_over_totals(week):
+    correct(week, 0, 20 * 3600, "sleep")  # the diary says 8 h
+    week.run()
+    assert any("2024-03-04" in note for note in week.state["run"]["notes"])
+    labels = cells_of(week.get("download/labels.csv").text)
+    assert {line["label"] for line in labels[:20]} == {"sleep"}
+    assert json.loads(week.get("download/settings.json").text)["conflict"] == "given"
+
+
+def test_not_this_one(week, tmp_path, monkeypatch):
+    correct(week, 3 * 3600, 5 * 3600, "sleep", exclude=True)
+    lines = cells_of(week.get("download/corrections.csv").text)
+    assert [(line["row"], line["label"], line["given"]) for line in lines] == [
+        *(("3", "sleep", "not"), ("4", "sleep", "not"))
+    ]
+    week.run()
+    labels = cells_of(week.get("download/labels.csv").text)
+    assert [line["label"] for line in labels[3:5]] == ["tv", "tv"]
+    assert [float(line["mass_sleep"]) for line in labels[3:5]] == [0, 0]
+    monkeypatch.chdir(tmp_path / "studio")
+    done("label", "--settings", "settings.json", "-o", "again.csv", "--quiet")
+    assert Path("again.csv").read_bytes() == week.get("download/labels.csv").content
+    answer = correct(week, 4 * 3600, 5 * 3600, "tv", status=422, exclude=True)
+    assert "no class" in answer["problem"]
+    correct(week, 4 * 3600, 5 * 3600, "sleep")  # wins over "not sleep"
+    lines = cells_of(week.get("download/corrections.csv").text)
+    assert [line["given"] for line in lines] == ["not", "yes"]
+    correct(week, 4 * 3600, 5 * 3600, "sleep", exclude=True)  # and is taken back
+    lines = cells_of(week.get("download/corrections.csv").text)
+    assert [line["given"] for line in lines] == ["not", "not"]
+
+
 def test_undo_takes_a_correction_back(week):
     files = week.state["run"]["files"]
     correct(week, 3 * 3600, 5 * 3600, "tv")
@@ -570,6 +603,9 @@ def test_corrections_against_labels_that_were_given_are_refused(week):
     week.run()
     assert correct(week, 3 * 3600, 4 * 3600, "tv", status=422)["field"] == "given"
     correct(week, 3 * 3600, 4 * 3600, "sleep")
+    week.give("given", "row,label,given\n3,tv,not\n")
+    assert correct(week, 3 * 3600, 4 * 3600, "tv", status=422)["field"] == "given"
+    assert week.get("api/days?participant=p1").json()["segments"]["given"].count(True) == 1
 
 
 def test_corrections_outlive_a_restart_and_other_readings(week, tmp_path):

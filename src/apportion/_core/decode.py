@@ -104,6 +104,20 @@ def quota(F: FloatArray, bags: Bags, ranks: IntArray) -> Decoding:
     return Quotas(bags, ranks)(F)
 
 
+def without(scores: FloatArray, excluded: BoolArray | None) -> FloatArray:
+    """Return scores, above that of the first class, so low where excluded that others are chosen.
+
+    To give a row another label, at most one row of each class must change its own, so that what is
+    lost is at most the number of classes times the span of the scores.
+    """
+    if excluded is None:
+        return scores
+    lost = (scores.shape[1] + 1) * (float(np.ptp(scores)) + 1.0) if scores.size else 0.0
+    low = np.where(excluded, scores - lost, scores)
+    # With two classes, quotas look at the second column alone.
+    return low - low[:, :1]
+
+
 def round_to_counts(
     masses: FloatArray, sizes: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> IntArray:

@@ -216,15 +216,23 @@ class Face:
 
 
 def reconcile(
-    probabilities: FloatArray, bags: Bags, *, floor: float = 1e-12, tol: float = 1e-10
+    probabilities: FloatArray,
+    bags: Bags,
+    *,
+    excluded: BoolArray | None = None,
+    floor: float = 1e-12,
+    tol: float = 1e-10,
 ) -> FloatArray:
     """Return the class probabilities shifted, bag by bag, so that they sum to the bags' masses.
 
     This is `argmin_G Σ_i KL(g_i ‖ p_i)` over C: one shift of the logits per bag and class. A class
-    of mass 0 gets probability 0 exactly. Bags whose masses are missed are reported by a warning.
+    of mass 0 gets probability 0 exactly, and so do classes that are excluded for a row. Bags whose
+    masses are missed are reported by a warning.
     """
     groups = bags.open_groups
     empty = groups.spread((bags.open_upper <= 0).astype(np.float64)) > 0
+    if excluded is not None:
+        empty |= excluded
     logits = np.where(empty, -np.inf, np.log(np.clip(probabilities, floor, None)))
     lower = np.where(groups.sizes[:, None] > 0, bags.open_lower, 0.0)
     shifted = np.empty_like(logits)

@@ -7,13 +7,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from apportion._core.chain import Chain
-from apportion._core.decode import SCORE_UNIT, Decoding, Quotas, bag_counts, integer_scores
+from apportion._core.decode import (
+    SCORE_UNIT,
+    Decoding,
+    Quotas,
+    bag_counts,
+    integer_scores,
+    without,
+)
 from apportion._core.episode_moves import TimeLabels
 from apportion._core.episode_search import MOST_ROUNDS, improve, settle, swappable
 from apportion._core.sequence_prices import PathDual, search_path_prices
 from apportion._utils.groups import Groups
 from apportion._utils.sequences import Sequences
-from apportion._utils.typing import FloatArray, IntArray
+from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.exceptions import InputError
 from apportion.supervision.bags import Bags
 from apportion.supervision.episode_limits import count_begun
@@ -40,6 +47,9 @@ def decode_along_time(
     sequences: Sequences,
     cost: float,
     most_episodes: FloatArray | None = None,
+    *,
+    counts: IntArray | None = None,
+    excluded: BoolArray | None = None,
 ) -> Decoding:
     """Return labels that keep every bag's counts and pay for every change along a recording.
 
@@ -74,6 +84,11 @@ def decode_along_time(
         The most episodes of a class that begin in a bag; NaN or inf = not known. Where there are
         more, short episodes are merged with others or moved beside them as long as swaps within the
         bag can do it. The limits may be exceeded afterwards, the counts are kept.
+    counts : ndarray of shape (n_bags, n_classes), optional
+        How many open rows of each bag get each class; by default `bag_counts(F, bags)`.
+    excluded : ndarray of bool, of shape (n_samples, n_classes), optional
+        Labels that rows do not have. They are avoided where the search finds a way; see
+        `apportion.labeling._exclusions`.
 
     Returns
     -------
@@ -84,12 +99,12 @@ def decode_along_time(
         raise InputError(
             "the cost per change", f"{cost:g}", "a number from 0 on", "take 0 for quota labels"
         )
-    counts = bag_counts(F, bags)
+    counts = bag_counts(F, bags) if counts is None else counts
     scores = _log_scores(F)
-    quota = Quotas(bags, ranks)(_against_first(scores), counts)
+    quota = Quotas(bags, ranks)(_against_first(without(scores, excluded)), counts)
     if F.shape[1] < 2 or not (cost > 0 or most_episodes is not None) or not len(F):
         return quota
-    problem = _Problem.of(scores, bags, ranks, sequences, float(cost), counts)
+    problem = _Problem.of(scores, bags, ranks, sequences, float(cost), counts, excluded)
     state = problem.solved(quota.labels[sequences.order])
     if most_episodes is not None:
         state = problem.trimmed(state, most_episodes)
@@ -135,6 +150,7 @@ class _Problem:
         sequences: Sequences,
         cost: float,
         counts: IntArray,
+        excluded: BoolArray | None = None,
     ) -> _Problem:
         """Return the problem."""
         order, (n, c) = sequences.order, scores.shape
@@ -149,6 +165,8 @@ class _Problem:
         renumbered = np.full(len(counts) + 1, -1)
         renumbered[numbers] = np.arange(len(numbers))
         allowed = np.concatenate([counts > 0, np.ones((1, c), dtype=bool)])[codes]
+        if excluded is not None:
+            allowed &= ~excluded[order]
         allowed[given >= 0] = np.eye(c, dtype=bool)[given[given >= 0]]
         dual = PathDual(
             Chain(n),

@@ -172,7 +172,8 @@ class KnownOptions:
         None,
         "Labels that are known: a column of the rows (empty = not known), or a table (CSV, "
         "Parquet, .xlsx) with a column 'label' and the rows' ids or starts, such as corrected "
-        "labels.csv with 'yes' in a column 'given' where a label counts; may be repeated.",
+        "labels.csv with 'yes' in a column 'given' where a label counts, and 'not' where the row "
+        "does not have it; may be repeated.",
         metavar="COLUMN|TABLE",
     )
     conflict: Literal["error", "given"] = _bags(

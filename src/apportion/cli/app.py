@@ -20,10 +20,10 @@ COMMANDS = {
     "label": "Label every row of READINGS from its bags' totals or from a diary.",
     "predict": "Label the new rows of READINGS by the fitted rows of MODEL.",
     "cluster": "Label the rows of a FOLDER of Parquet files on a Dask cluster.",
+    "studio": "Label rows on a page, correct labels there, and label again.",
     "windows": "Turn the EVENTS of sensors into windows, one row each.",
     "diagnose": "Show which classes the totals, or the diary, tell apart.",
     "report": "Write the report of labels that are in a file already.",
-    "studio": "Open a page to label windows, correct labels and label again.",
     "demo": "Make up a week of people in a smart home, and label it.",
 }
 """The commands that are imported when they are run, and the first line of their help.

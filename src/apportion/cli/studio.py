@@ -34,7 +34,7 @@ class StudioOptions:
 @with_exit_codes
 @with_groups
 def studio(options: StudioOptions) -> None:
-    """Open a page to label windows, correct labels and label again.
+    """Label rows on a page, correct labels there, and label again.
 
     The page is served on this machine only, at an address with a random token, until Ctrl-C. It
     runs what `apportion label` runs, and leaves labels.csv, report.html and settings.json in

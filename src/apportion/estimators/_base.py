@@ -232,6 +232,10 @@ class BagClassifier(ClassifierMixin, BaseEstimator):
         decodings = {"quota": by_quota, "threshold": threshold(F, matched)}
         if along_time is not None:
             decodings["sequence"] = along_time
+        self._store_labels(matched, F, decodings)
+
+    def _store_labels(self, matched: Bags, F: FloatArray, decodings: dict[str, Decoding]) -> None:
+        """Store soft labels, the labels of these decodings, and the report."""
         labels, self.tied_ = decodings[self.decode]
         self.classes_ = matched.classes
         self.label_distributions_ = F

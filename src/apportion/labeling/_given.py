@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from apportion.supervision.diary.recording import holds_marks, marks_of
 MARKS = ("given", "corrected", "changed", "keep")
 """Columns of a table of labels that mark the rows that count, or hold the labels that do."""
 
+NOT = "not"
+"""What stands in such a column of a line whose label the row does not have."""
+
 _LABELS = ("label", "activity", "class")
 _ENDINGS = (".csv", ".tsv", *PARQUET_ENDINGS, *WORKBOOK_ENDINGS)
 
@@ -40,10 +43,28 @@ def looks_like_table(given: str, folder: Path = Path()) -> bool:
     return ending_of(path) in _ENDINGS or path.is_file()
 
 
+class GivenLabels(NamedTuple):
+    """Labels of single rows.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_samples,)
+        The given label of each row; None where there is none.
+    excluded : list of (int, object)
+        Rows and labels that they do not have.
+    notes : list of str
+        How many labels were given, and where.
+    """
+
+    labels: AnyArray
+    excluded: list[tuple[int, Any]]
+    notes: list[str]
+
+
 def read_given(
     given: Iterable[Any], task: SupervisedTable, encoding: str | None = None
-) -> tuple[AnyArray, list[str]]:
-    """Return the given label of each row, None where there is none, and notes.
+) -> GivenLabels:
+    """Return the given labels of rows, and labels that they do not have.
 
     Parameters
     ----------
@@ -56,19 +77,25 @@ def read_given(
     """
     rows, classes = task.rows, task.all_classes
     labels = np.full(rows.n_samples, None, dtype=object)
-    notes = []
+    notes: list[str] = []
+    excluded: list[tuple[int, Any]] = []
     for source in given:
         if is_column(source, rows):
             more, name = labels_in(rows, source, classes), source
         else:
             table = source_table(source, "the given labels", encoding)
+            more = np.full(rows.n_samples, None, dtype=object)
+            name = str(source) if table.like is None else table.name
+            table, nots = _told_apart(table, classes)
+            if nots is not None:
+                found = labels_in(nots, _label_column(nots), classes).tolist()
+                which = _row_of_lines(nots, task, several=True).tolist()
+                excluded += [pair for pair in zip(which, found, strict=True) if pair[1] is not None]
+                notes.append(f"{counted(len(found), 'label')} excluded in {name!r}")
+            if nots is not None and not table.n_samples:
+                continue
             lines, column = _lines_that_count(table)
-            more, name = (
-                np.full(rows.n_samples, None, dtype=object),
-                str(source) if table.like is None else table.name,
-            )
-            found = labels_in(lines, column, classes)
-            more[_row_of_lines(lines, task)] = found
+            more[_row_of_lines(lines, task)] = labels_in(lines, column, classes)
         known = is_known(more)
         conflict = known & is_known(labels) & (labels != more)
         if conflict.any():
@@ -83,7 +110,46 @@ def read_given(
             )
         labels = np.where(known, more, labels)
         notes.append(f"{counted(int(known.sum()), 'label')} given in {name!r}")
-    return labels, notes
+    return GivenLabels(labels, excluded, notes)
+
+
+def with_exclusions(found: GivenLabels, classes: AnyArray, rows: SourceTable) -> Any:
+    """Return given labels and, as a mask, labels that rows do not have; None if there are none.
+
+    A row of which all labels but one are excluded has that label.
+
+    Parameters
+    ----------
+    found : GivenLabels
+        The labels.
+    classes : ndarray of shape (n_classes,)
+        The classes.
+    rows : SourceTable
+        The rows.
+    """
+    position = {label: h for h, label in enumerate(classes.tolist())}
+    pairs = [(row, position[label]) for row, label in found.excluded if label in position]
+    if not pairs:
+        return found.labels, None
+    excluded = np.zeros((rows.n_samples, len(classes)), dtype=bool)
+    excluded[tuple(np.array(pairs).T)] = True
+    labels = found.labels.copy()
+    left = len(classes) - excluded.sum(axis=1)
+    for row in np.flatnonzero(excluded.any(axis=1)).tolist():
+        if (labels[row] is not None and excluded[row, position[labels[row]]]) or not left[row]:
+            raise FileError(
+                "",
+                "all labels excluded"
+                if not left[row]
+                else f"the label {labels[row]!r} both given and excluded",
+                "labels that leave one for each row",
+                "correct one of the lines",
+                row=row,
+                place=rows.place(row),
+            )
+        if left[row] == 1:
+            labels[row] = classes.tolist()[int(np.argmin(excluded[row]))]
+    return labels, excluded
 
 
 def labels_in(source: SourceTable, column: str, classes: Sequence[Any]) -> AnyArray:
@@ -127,6 +193,26 @@ def unused_notes(labels: AnyArray, left_out: Mapping[str, BoolArray]) -> list[st
         for code, n in counts.items()
         if n
     ]
+
+
+def _label_column(lines: SourceTable) -> str:
+    column = first_called(lines.table.column_names, _LABELS)
+    assert column is not None
+    return column
+
+
+def _told_apart(
+    lines: SourceTable, classes: Sequence[Any]
+) -> tuple[SourceTable, SourceTable | None]:
+    """Return lines that give a label, and those that exclude one, if there are any."""
+    marks = first_called(lines.table.column_names, MARKS)
+    label = first_called(lines.table.column_names, _LABELS)
+    if marks is None or label is None or NOT in map(plain_name, classes):
+        return lines, None
+    nots = np.array([plain_name(cell).strip().casefold() == NOT for cell in lines.cells(marks)])
+    if not nots.any():
+        return lines, None
+    return lines.take(np.flatnonzero(~nots)), lines.take(np.flatnonzero(nots))
 
 
 def _lines_that_count(lines: SourceTable) -> tuple[SourceTable, str]:
@@ -177,7 +263,7 @@ def _lines_that_count(lines: SourceTable) -> tuple[SourceTable, str]:
     return lines.take(which), label
 
 
-def _row_of_lines(lines: SourceTable, task: SupervisedTable) -> IntArray:
+def _row_of_lines(lines: SourceTable, task: SupervisedTable, *, several: bool = False) -> IntArray:
     """Return the row of each line: by id, by participant and start, or by number."""
     names, rows, ids = lines.table.column_names, task.rows, task.ids
     times, columns, _ = task.row_times
@@ -189,18 +275,18 @@ def _row_of_lines(lines: SourceTable, task: SupervisedTable) -> IntArray:
     )
     if ids is not None and line_ids is not None:
         row_ids = [plain_name(cell) for cell in rows.cells(ids)]
-        return _looked_up(lines.names(line_ids), row_ids, lines, rows, [line_ids])
+        return _looked_up(lines.names(line_ids), row_ids, lines, rows, [line_ids], several)
     if line_start and times is not None and (participant is None or line_participant is not None):
         starts, row_starts = _starts(lines, line_start, times, task.time_format)
         if line_participant is None or times.participants is None:
-            return _looked_up(starts, row_starts, lines, rows, [line_start])
+            return _looked_up(starts, row_starts, lines, rows, [line_start], several)
         people = [plain_name(name) for name in times.participants.tolist()]
         keys = list(zip(lines.names(line_participant), starts, strict=True))
         row_keys = list(zip(people, row_starts, strict=True))
-        return _looked_up(keys, row_keys, lines, rows, [line_participant, line_start])
+        return _looked_up(keys, row_keys, lines, rows, [line_participant, line_start], several)
     if "row" in lines and "row" not in rows:
         numbers = values_of(lines.table, "row").to_pylist()
-        return _looked_up(numbers, range(rows.n_samples), lines, rows, ["row"])
+        return _looked_up(numbers, range(rows.n_samples), lines, rows, ["row"], several)
     wanted = [
         *([f"the ids ({ids!r})"] if ids is not None else []),
         *(
@@ -224,8 +310,12 @@ def _looked_up(
     lines: SourceTable,
     rows: SourceTable,
     columns: Sequence[str],
+    several: bool,
 ) -> IntArray:
-    """Return the row that has each key; a key of no row or of several rows is an error."""
+    """Return the row that has each key; a key of no row or of several rows is an error.
+
+    So are two lines of one row, unless it may have several.
+    """
     row_of: dict[Any, int] = {}
     second_row: dict[Any, int] = {}
     for k, key in enumerate(row_keys):
@@ -235,11 +325,13 @@ def _looked_up(
     # have an apostrophe there, which the rows do not have. Ids that are equal as they are go first.
     guards = {_guarded_key(key): key for key in row_of}
     line_of: dict[int, int] = {}
+    found_rows: list[int] = []
     for line, key in enumerate(keys):
         row_key = key if key in row_of else guards.get(key)
         row = row_of.get(row_key)
-        if row is not None and row_key not in second_row and row not in line_of:
+        if row is not None and row_key not in second_row and (several or row not in line_of):
             line_of[row] = line
+            found_rows.append(row)
             continue
         cells = " ".join(repr(lines.names(name)[line]) for name in columns)
         where = f"column{'s' * (len(columns) > 1)} {' and '.join(map(repr, columns))}"
@@ -256,7 +348,7 @@ def _looked_up(
             found, allowed = f"two labels of {cells}", "one line for each row"
             advice = "drop one of the two lines"
         raise FileError(where, found, allowed, advice, place=place)
-    return np.array(list(line_of), dtype=np.intp)
+    return np.array(found_rows, dtype=np.intp)
 
 
 def _guarded_key(key: Any) -> Any:

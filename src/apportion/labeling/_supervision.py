@@ -24,7 +24,13 @@ from apportion.exceptions import (
     hint,
     name_some,
 )
-from apportion.labeling._given import is_column, meaning, read_given, unused_notes
+from apportion.labeling._given import (
+    is_column,
+    meaning,
+    read_given,
+    unused_notes,
+    with_exclusions,
+)
 from apportion.labeling._source import SourceTable, source_table
 from apportion.labeling._supervised import NONWEAR, SupervisedTable
 from apportion.labeling.rows import Conflict, Supervision
@@ -81,14 +87,18 @@ def supervised_table(
     task = replace(task, time_format=diary_options.get("time_format"), id=id)
     if not sources:
         return task
-    labels, notes = read_given(sources, task, encoding)
+    found = read_given(sources, task, encoding)
+    totals = task.totals_for(found.labels)
+    labels, excluded = with_exclusions(found, totals.classes, source)
     unused = unused_notes(labels, task.supervision.left_out)
-    totals = task.totals_for(labels)
+    supervision = replace(
+        task.supervision, given=labels, totals=totals, conflict=conflict, excluded=excluded
+    )
     return replace(
         task,
-        supervision=replace(task.supervision, given=labels, totals=totals, conflict=conflict),
+        supervision=supervision,
         roles={**task.roles, **dict.fromkeys(columns, "the given labels")},
-        notes=(*task.notes, *notes, *unused),
+        notes=(*task.notes, *found.notes, *unused),
     )
 
 

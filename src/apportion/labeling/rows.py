@@ -13,9 +13,11 @@ import numpy as np
 from sklearn.base import clone
 
 from apportion._core.decode import Decoding
+from apportion._core.persistence import flicker_of
 from apportion._core.uniqueness import unsupervised_rows
 from apportion._io.identifiers import is_missing
 from apportion._io.label_table import joined_codes
+from apportion._utils.hashing import hash_ranks
 from apportion._utils.progress import several_runs
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, joined_reports, report_bags
@@ -25,11 +27,13 @@ from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import CandidateWarning, SupervisionError, message_of
 from apportion.graphs import KNNGraph
 from apportion.labeling._conflicts import totals_that_give_way
+from apportion.labeling._exclusions import Exclusions, InTime
 from apportion.labeling._methods import is_calibrated, resolved_method
 from apportion.model_selection._graph_of_model import graph_in
 from apportion.model_selection._weighing import SEE_WARNINGS, WeighingClassifier
 from apportion.supervision.bags import match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
+from apportion.supervision.rows_in_time import rows_in_time
 from apportion.supervision.totals import Totals
 
 Conflict = Literal["error", "given"]
@@ -102,6 +106,8 @@ class Supervision:
         Whether totals that given labels contradict are an error, or give way to the labels.
     notes : tuple of str
         Which totals gave way.
+    excluded : ndarray of bool, of shape (n_samples, n_classes), or None
+        Labels that rows are known not to have.
     """
 
     bags: AnyArray
@@ -112,6 +118,7 @@ class Supervision:
     in_time: RowsInTime | None = None
     conflict: Conflict = "error"
     notes: tuple[str, ...] = ()
+    excluded: BoolArray | None = None
 
     @property
     def bagged(self) -> BoolArray:
@@ -146,7 +153,10 @@ class Supervision:
             rows = members[chosen[members]]
             given = None if self.given is None else self.given[rows]
             in_time = None if self.in_time is None else self.in_time.of(rows)
-            known = Supervision(self.bags[rows], totals, given, None, {}, in_time)
+            excluded = None if self.excluded is None else self.excluded[rows]
+            known = Supervision(
+                self.bags[rows], totals, given, None, {}, in_time, self.conflict, (), excluded
+            )
             yield name, rows, known.given_first() if self.conflict == "given" else known
 
     def given_first(self) -> Supervision:
@@ -433,7 +443,31 @@ def _fit(
         notes.append(
             f"time: rows that follow each other are tied with weight {model.time_weight_:g}"
         )
+    if known.excluded is not None and known.excluded.any():
+        notes += keep_exclusions(model, X, known)
     return model, notes
+
+
+def keep_exclusions(model: BagClassifier, X: FloatArray, known: Supervision) -> tuple[str, ...]:
+    """Let a fitted model's answer have no excluded label, and return notes about that.
+
+    Its soft labels are the nearest without them that keep the totals; its labels are decoded anew,
+    as the model decodes.
+    """
+    matched = match_bags(len(X), known.given, known.bags, known.totals)
+    rules = Exclusions(matched, known.excluded, give_way=known.conflict == "given")
+    ranks = hash_ranks(X, len(X))
+    in_time = None
+    if model.decode == "sequence" and known.in_time is not None:
+        sequences = rows_in_time(known.in_time.times, known.in_time.recordings, ranks)
+        assert sequences is not None
+        labels = places_among(model.transduction_, model.classes_)
+        in_time = InTime(sequences, flicker_of(labels, sequences).cost)
+    F = rules.soft_labels(model.label_distributions_)
+    model._store_labels(matched, F, rules.decode(F, model.decode, ranks, in_time))
+    if isinstance(model, LPLLP):
+        model._prototype_labels = model.graph_.prototype_labels(F)
+    return rules.notes
 
 
 def _reason_rows(model: BagClassifier, known: Supervision) -> dict[str, BoolArray]:

@@ -37,8 +37,8 @@ _KINDS = {
     ".json": "application/json",
 }
 _PAGE = "studio.html"
-_SHARED = ("common.js",)
-"""Scripts of the report that the page uses too."""
+_COMMON = "common.js"
+"""The script that the page shares with the report."""
 
 _PATIENCE = 2
 """Seconds that requests in progress have to end after Ctrl-C."""
@@ -49,10 +49,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 def application(studio: Studio, token: str, port: int) -> Application:
     """Return the ASGI application of a studio, which answers only its own page."""
-    api, page = _Api(studio), _page_files()
+    api = _Api(studio)
     routes = [
-        Route("/", _static(_PAGE, page.pop(_PAGE))),
-        *(Route(f"/static/{name}", _static(name, content)) for name, content in page.items()),
+        Route("/", _static(_PAGE)),
+        *(Route(f"/static/{name}", _static(name)) for name in _page_files() if name != _PAGE),
         Route("/report", api.report),
         Route("/download/{name}", api.download),
         Route("/api/state", api.state),
@@ -348,15 +348,17 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _page_files() -> dict[str, bytes]:
-    """Return the files that the page consists of; some scripts are those of the report."""
-    folders = [files("apportion.report") / "templates", files("apportion.studio") / "page"]
-    shared, own = ([file for file in one.iterdir() if file.is_file()] for one in folders)
-    chosen = [file for file in shared if file.name in _SHARED] + own
-    return {file.name: file.read_bytes() for file in chosen if Path(file.name).suffix in _KINDS}
+def _page_files() -> list[str]:
+    """Return the names of the files that the page consists of."""
+    page = files("apportion.studio") / "page"
+    own = (file.name for file in page.iterdir() if Path(file.name).suffix in _KINDS)
+    return sorted([*own, _COMMON])
 
 
-def _static(name: str, content: bytes) -> Handler:
+def _static(name: str) -> Handler:
+    folder = "apportion.report/templates" if name == _COMMON else "apportion.studio/page"
+    package, _, inner = folder.partition("/")
+    content = (files(package) / inner / name).read_bytes()
     kind = _KINDS[Path(name).suffix]
 
     async def answer(request: Request) -> Response:

@@ -1,15 +1,12 @@
 """What the page works on: the folder, what was understood, the job that runs, and the labels.
 
-The methods answer requests. They may be called from several threads: `_reading_lock` is held while
-files are read or replaced, `_lock` while anything else changes, in this order.
+The methods answer requests, and may be called from several threads; see `Inputs` for the locks.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,26 +20,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apportion._io.atomic_write import Outputs
-from apportion._io.spreadsheet_safe import write_table
-from apportion._utils.typing import BoolArray
 from apportion.exceptions import FileError
 from apportion.labeling._outputs import write_episodes, write_labeled
-from apportion.labeling._supervised import SupervisedTable
-from apportion.labeling.rows import is_known
-from apportion.labeling.settings import LabelSettings, write_settings
 from apportion.report import page_bytes
 from apportion.report._labeled import contents_of_table
 from apportion.studio import _corrections as corrections
+from apportion.studio._inputs import Inputs
 from apportion.studio._jobs import Job, Kind
 from apportion.studio._problems import PAGE_NAMES, ProblemError, in_words
 from apportion.studio._questions import Question, ask, ask_bags
-from apportion.studio._settings import changed_settings, label_settings, options_json
+from apportion.studio._settings import changed_settings, options_json
 from apportion.studio._understanding import (
     MOST_ROWS,
     Reading,
-    not_understood,
-    read_inputs,
-    understood,
 )
 from apportion.studio._views import (
     Labels,
@@ -77,14 +67,6 @@ _TAB_SECONDS = 20.0
 _BUSY = "Labels are being found. Wait until they are, or cancel."
 
 
-class _Read(NamedTuple):
-    """What came of reading the files, and of which files and settings."""
-
-    key: str
-    reading: Reading | None
-    understanding: dict[str, Any] | None
-
-
 class _Asked(NamedTuple):
     """Questions, and what they depend on."""
 
@@ -103,14 +85,14 @@ class Studio:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._lock, self._reading_lock = threading.RLock(), threading.RLock()
-        self._read = _Read("", None, None)
+        self._inputs = Inputs(workspace)
+        self._lock = self._inputs.lock
         self._job: Job | None = None
         self._full: Labels | None = None
         self._shown: Labels | None = None
         self._before: Labels | None = None
         self._quick_run: dict[str, Any] | None = None
-        self._labels_key = self._known_corrections = ""
+        self._labels_key = ""
         self._questions = _Asked((), [])
         self._tabs: dict[str, float] = {}
         self._options = options_json()
@@ -119,7 +101,8 @@ class Studio:
 
     def state(self, tab: str = "") -> dict[str, Any]:
         """Return all that the page shows; it waits for files to be read."""
-        read = self._understood()
+        read = self._inputs.understood()
+        self._shown_labels()
         with self._lock:
             state = self._workspace.state
             index = None if read.reading is None else read.reading.index
@@ -144,7 +127,9 @@ class Studio:
         labels = self._required_labels()
         if labels.index.times is None:
             raise ProblemError("The windows have no times, so that there are no days.", "start")
-        return days_json(labels, self._before, self._fixed(labels), participant)
+        return days_json(
+            labels, self._before, self._inputs.fixed(labels.index.n_samples), participant
+        )
 
     def rows(self, offset: int, bag: str | None) -> dict[str, Any]:
         """Return some rows with their labels."""
@@ -152,18 +137,17 @@ class Studio:
 
     def participants(self) -> list[dict[str, Any]]:
         """Return the participants and what is to be done about each."""
-        reading = self._required_reading()
+        reading, shown = self._inputs.required_reading(), self._shown_labels()
         with self._lock:
             records = self._workspace.state.corrections
             made = Counter(str(one["participant"] or "") for one in records)
-            shown = self._shown
             people = [one.place.get("participant") for one in self._questions.asked]
             asked = Counter(str(name or "") for name in people)
         return participants_json(shown, reading.index, asked, made)
 
     def questions(self) -> dict[str, Any]:
         """Return what to ask about the labels that are shown."""
-        labels, reading = self._required_labels(), self._required_reading()
+        labels, reading = self._required_labels(), self._inputs.required_reading()
         asked = self._asked(labels, reading)
         return {
             "questions": [question.content for question in asked],
@@ -234,7 +218,7 @@ class Studio:
 
     def set_settings(self, values: Any, revision: Any) -> None:
         """Change settings."""
-        found = self._understood().understanding or {"columns": []}
+        found = self._inputs.understood().understanding or {"columns": []}
         columns = [one["name"] for one in found["columns"]]
         with self._changing(revision, read_again=True):
             state = self._workspace.state
@@ -245,9 +229,9 @@ class Studio:
         """Note a correction."""
         if not isinstance(request, dict):
             raise ProblemError("A correction is an object.", status=400)
-        reading = self._required_reading()
+        reading = self._inputs.required_reading()
         with self._changing(revision):
-            self._add(self._record(request), reading)
+            self._inputs.add(self._record(request), reading)
 
     def undo(self, number: int, revision: Any) -> None:
         """Take a correction back."""
@@ -264,26 +248,29 @@ class Studio:
         question = next((one for one in self._questions.asked if one.id == name), None)
         if question is None:
             raise ProblemError("This is no longer asked. Ask for questions again.", status=404)
-        reading = self._required_reading()
+        reading = self._inputs.required_reading()
         kept = {"answer": "answered", "skip": "skipped", "unknown": "unknown"}.get(action or "")
         if kept is None:
             raise ProblemError("'action' must be answer, skip or unknown.", "action", 400)
         with self._changing(revision):
             if action == "answer":
-                self._add(self._record({**question.place, "label": request.get("label")}), reading)
+                record = self._record({**question.place, "label": request.get("label")})
+                self._inputs.add(record, reading)
             self._workspace.state.answers[kept].append(question.rows.tolist())
 
     # Work that takes long
 
     def run(self, kind: Kind, revision: Any) -> None:
         """Find labels, in full or from the last ones."""
-        reading = self._required_reading()
+        reading = self._inputs.required_reading()
         with self._lock:
             self.require_revision(revision)
             self._require_idle()
-            if self._read.reading is not reading:
+            if self._inputs.read.reading is not reading:
                 raise ProblemError("The files are being read again. Try again.", status=409)
-            if kind == "quick" and (self._full is None or self._labels_key != self._read.key):
+            if kind == "quick" and (
+                self._full is None or self._labels_key != self._inputs.read.key
+            ):
                 raise ProblemError(
                     "Files or settings have changed, or the studio was started again: find labels "
                     "in full first.",
@@ -313,10 +300,9 @@ class Studio:
 
     def _find_labels(self, job: Job, reading: Reading) -> None:
         """Find labels in full, and write them with the report."""
-        key, n = self._inputs_key(), len(self._workspace.state.corrections)
-        known = self._corrections_key()
-        task = self._task(reading)
-        settings = label_settings(self._workspace, corrected=self._workspace.state.corrected)
+        key, n = self._inputs.key(), len(self._workspace.state.corrections)
+        task = self._inputs.task(reading)
+        settings = self._inputs.settings()
         labeled = settings.label(task, reading.features, command=COMMAND)
         labels = Labels(labeled, task, reading.index, reading.classes)
         job.report("writing the report", None)
@@ -335,8 +321,7 @@ class Studio:
                 run = run_json(labels, job.number, job.seconds, _now(), n)
                 self._workspace.state.run = {**run, "inputs": key}
             self._full = self._shown = labels
-            self._before, self._quick_run, self._labels_key = None, None, self._read.key
-            self._known_corrections = known
+            self._before, self._quick_run, self._labels_key = None, None, self._inputs.read.key
             job.finish()
 
     def _relabel(self, job: Job, reading: Reading) -> None:
@@ -347,172 +332,64 @@ class Studio:
         """
         relabel = import_module("apportion.labeling.relabel").relabel
         assert self._full is not None
-        n, known = len(self._workspace.state.corrections), self._corrections_key()
-        task = self._task(reading)
+        key, n = self._inputs.key(), len(self._workspace.state.corrections)
+        task = self._inputs.task(reading)
         labeled = relabel(self._full.labeled, task, reading.features)
         labels = Labels(labeled, task, reading.index, reading.classes)
         before = self._shown or self._full
-        corrected = corrections.expand(
-            self._workspace.state.corrections, reading.index, reading.classes
-        )
+        corrected = self._inputs.corrected(reading)
         run = run_json(labels, job.number, job.seconds, _now(), n)
-        run["changed"] = changes(labels, before, corrected.rows)
+        run |= {"changed": changes(labels, before, corrected.rows), "inputs": key}
         with self._lock:
             job.require_running()
             self._workspace.state.revision += 1
             self._shown, self._before, self._quick_run = labels, before, run
-            self._known_corrections = known
             job.finish()
 
-    # Files
-
-    def _understood(self) -> _Read:
-        """Return what was understood; files are read if they or the settings have changed."""
-        with self._reading_lock:
-            with self._lock:
-                key = self._reading_key()
-            if key != self._read.key:
-                self._read = self._read_files(key)
-                self._forget_unfit_labels()
-                self._rewrite_corrections()
-            return self._read
-
-    def _read_files(self, key: str) -> _Read:
-        workspace = self._workspace
-        files = workspace.state.files
-        if not files:
-            return _Read(key, None, None)
-        stored = {role: f"{role}{file.ending}" for role, file in files.items()}
-        settings: LabelSettings | None = None
-        try:
-            workspace.require_own_files()
-            if "readings" not in files:
-                raise ProblemError("Choose the file of windows, too.")
-            settings = label_settings(workspace, corrected=False)
-            _require_totals(settings)
-            settings.check()
-            reading = read_inputs(settings)
-            return _Read(key, reading, understood(reading))
-        except Exception as error:
-            return _Read(key, None, not_understood(error, settings, stored))
-
-    def _task(self, reading: Reading) -> SupervisedTable:
-        """Return the rows and what is known of them, corrections included."""
-        if not self._workspace.state.corrected:
-            return reading.task
-        return label_settings(self._workspace, corrected=True).read()
+    # Small things
 
     @contextmanager
     def _changing(self, revision: Any, *, read_again: bool = False) -> Iterator[Outputs]:
-        """Change the state and what follows from it: settings.json and corrections.csv."""
-        with self._reading_lock, self._lock:
+        """Change the state, if the page shows the present one and no job runs."""
+        with self._inputs.reading_lock, self._lock:
             self.require_revision(revision)
             self._require_idle()
-            with self._workspace.changing() as outputs:
+            with self._inputs.changing(read_again=read_again) as outputs:
                 yield outputs
-                if not read_again and self._read.reading is not None:
-                    self._write_corrections(outputs, self._read.reading)
-                self._write_settings(outputs)
-
-    def _write_settings(self, outputs: Outputs) -> None:
-        workspace = self._workspace
-        if "readings" not in workspace.state.files:
-            workspace.remove(outputs, SETTINGS)
-            return
-        settings = label_settings(workspace, corrected=self._workspace.state.corrected)
-        write_settings(settings, workspace.folder / SETTINGS, outputs=outputs)
-
-    def _write_corrections(self, outputs: Outputs, reading: Reading) -> None:
-        """Write corrections as a table of given labels, or remove it if there are none."""
-        records, path = self._workspace.state.corrections, self._workspace.folder / CORRECTIONS
-        corrected = corrections.expand(records, reading.index, reading.classes)
-        self._workspace.state.corrected = bool(corrected.rows.any())
-        if self._workspace.state.corrected:
-            table = corrections.given_table(corrected, reading.index, reading.classes)
-            write_table(table, path, outputs)
-        else:
-            self._workspace.remove(outputs, CORRECTIONS)
-
-    def _rewrite_corrections(self) -> None:
-        """Write corrections again if other files or settings change the rows they are about."""
-        reading = self._read.reading
-        if reading is None or not self._workspace.state.corrections:
-            return
-        with self._lock, self._workspace.changing() as outputs:
-            self._write_corrections(outputs, reading)
-            self._write_settings(outputs)
-
-    # Small things
 
     def _asked(self, labels: Labels, reading: Reading) -> list[Question]:
         """Return questions about labels, found once for them and for what was said since."""
         with self._lock:
-            key = (id(labels), self._corrections_key(), json.dumps(self._workspace.state.answers))
-            records, answers = self._workspace.state.corrections, self._workspace.state.answers
+            key = (
+                id(labels),
+                self._inputs.corrections_key(),
+                json.dumps(self._workspace.state.answers),
+            )
+            answers = self._workspace.state.answers
             skipped = [*answers["skipped"], *answers["unknown"]]
         if key != self._questions.key:
-            fixed = corrections.expand(records, reading.index, reading.classes).rows
+            fixed = self._inputs.corrected(reading).rows
             skip = np.union1d(np.flatnonzero(fixed), np.concatenate([[], *skipped])).astype(np.intp)
             self._questions = _Asked(key, ask(labels, reading.features, skip))
         return self._questions.asked
 
     def _record(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the record of a correction; raise if it cannot be made."""
-        reading, labels = self._required_reading(), self._required_labels()
-        record = corrections.new_record(request, reading.index, reading.classes, labels.codes)
-        self._refuse_given_elsewhere(record, reading)
-        return record
-
-    def _add(self, record: dict[str, Any], reading: Reading) -> None:
-        """Add a correction to the state; raise if it leaves no class for a row."""
-        state = self._workspace.state
-        record = {"id": state.new_id(), **record}
-        records = [*state.corrections, record]
-        corrections.require_possible(corrections.expand(records, reading.index, reading.classes))
-        state.corrections = records
-
-    def _refuse_given_elsewhere(self, record: dict[str, Any], reading: Reading) -> None:
-        """Raise if the user's own given labels contradict a correction."""
-        given = reading.task.supervision.given
-        if given is None:
-            return
-        rows = corrections.rows_of(record, reading.index)
-        known = is_known(given[rows])
-        same = np.array(
-            [str(label) == record["label"] for label in given[rows].tolist()], dtype=bool
-        )
-        n = int((known & (same if record["exclude"] else ~same)).sum())
-        if n:
-            raise ProblemError(
-                f"The known labels that you gave say otherwise for {n} of these windows. Correct "
-                "them there, or remove them.",
-                "given",
-            )
-
-    def _fixed(self, labels: Labels) -> BoolArray:
-        """Return which rows have a label that was given, or a correction."""
-        fixed = np.zeros(labels.index.n_samples, dtype=bool)
-        reading = self._read.reading
-        if reading is None or reading.index.n_samples != len(fixed):
-            return fixed
-        given = reading.task.supervision.given
-        if given is not None:
-            fixed |= is_known(given)
-        records = self._workspace.state.corrections
-        return fixed | corrections.expand(records, reading.index, reading.classes).rows
-
-    def _required_reading(self) -> Reading:
-        read = self._understood()
-        if read.reading is not None:
-            return read.reading
-        found = read.understanding or {"problem": "Choose files first.", "field": "readings"}
-        raise ProblemError(found["problem"], found["field"])
+        reading, labels = self._inputs.required_reading(), self._required_labels()
+        return corrections.new_record(request, reading.index, reading.classes, labels.codes)
 
     def _required_labels(self) -> Labels:
-        shown = self._shown
+        shown = self._shown_labels()
         if shown is None:
             raise ProblemError("There are no labels yet: find them first.", status=404)
         return shown
+
+    def _shown_labels(self) -> Labels | None:
+        """Return the labels in memory, unless files or settings now tell of other classes."""
+        reading, shown = self._inputs.understood().reading, self._shown
+        if reading is not None and shown is not None and shown.classes != reading.classes:
+            self._full = self._shown = self._before = self._quick_run = None
+        return self._shown
 
     def _require_idle(self) -> None:
         if self._job is not None and self._job.state == "running":
@@ -528,33 +405,10 @@ class Studio:
             one for one in state.corrections if one["at"] is None or one.get("by_id")
         ]
 
-    def _forget_unfit_labels(self) -> None:
-        """Forget labels in memory if the files or settings now say that there are other classes."""
-        reading, shown = self._read.reading, self._shown
-        if reading is not None and shown is not None and shown.classes != reading.classes:
-            self._full = self._shown = self._before = self._quick_run = None
-
-    def _reading_key(self) -> str:
-        """Return what the reading of files depends on."""
-        state = self._workspace.state
-        files = {role: file.number for role, file in sorted(state.files.items())}
-        return json.dumps([files, state.settings], sort_keys=True)
-
-    def _inputs_key(self) -> str:
-        """Return a digest of all that labels depend on."""
-        text = json.dumps([self._reading_key(), self._corrections_key()])
-        return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
-
-    def _corrections_key(self) -> str:
-        """Return what all corrections say."""
-        kept = ("participant", "start", "end", "at", "label", "exclude")
-        records = self._workspace.state.corrections
-        return json.dumps([[one[name] for name in kept] for one in records])
-
     def _current_files(self) -> list[str]:
         """Return the files of the last run in full, if nothing has changed since."""
         run = self._workspace.state.run
-        if run is None or self._quick_run is not None or run["inputs"] != self._inputs_key():
+        if run is None or self._quick_run is not None or run["inputs"] != self._inputs.key():
             return []
         names = (LABELS, EPISODES, REPORT, SETTINGS, CORRECTIONS)
         return [name for name in names if self._workspace.is_there(name)]
@@ -563,7 +417,7 @@ class Studio:
         """Return the run whose labels are shown.
 
         `in_memory` is false after a restart: files can be downloaded, but days and relabeling need
-        a run in full. `stale` says that files or settings have changed since, and `open` that
+        a run in full. `stale` says that files or settings have changed since, `open` that these or
         corrections have.
         """
         full = self._workspace.state.run
@@ -575,8 +429,8 @@ class Studio:
             **shown,
             "files": self._current_files(),
             "in_memory": self._shown is not None,
-            "stale": self._shown is not None and self._labels_key != self._read.key,
-            "open": self._shown is not None and self._known_corrections != self._corrections_key(),
+            "stale": self._shown is not None and self._labels_key != self._inputs.read.key,
+            "open": run["inputs"] != self._inputs.key(),
         }
 
     def _file_json(self, role: str) -> dict[str, Any] | None:
@@ -597,15 +451,6 @@ class Studio:
             self._tabs[tab[:64]] = now
         self._tabs = {name: at for name, at in self._tabs.items() if now - at < _TAB_SECONDS}
         return len(self._tabs) - bool(tab)
-
-
-def _require_totals(settings: LabelSettings) -> None:
-    """Raise, in words for the page, if there is nothing that says how long or how many."""
-    known = settings.known
-    if known.diary is None and known.proportions is None:
-        raise ProblemError("Choose a diary, or totals.")
-    if known.diary is None and known.bags is None:
-        raise ProblemError("Say which column of the windows is the bag that totals are of.", "bags")
 
 
 def _now() -> str:
