@@ -166,6 +166,7 @@ function zoom(factor) {
   const least = Math.min(600, last - first);
   const half = Math.min(Math.max(((days.to - days.from) * factor) / 2, least / 2), (last - first) / 2);
   const middle = Math.min(Math.max(center, first + half), last - half);
-  [days.from, days.to] = [middle - half, middle + half];
+  const whole = 2 * half >= last - first;
+  [days.from, days.to] = whole ? days.whole : [middle - half, middle + half].map((at) => 60 * Math.round(at / 60));
   drawDays();
 }

@@ -74,7 +74,7 @@ function showColumns({ columns = [] }) {
     return make("tr", {},
       make("th", { scope: "row" }, column.name),
       make("td", {}, select),
-      make("td", { class: "examples" }, column.examples.map((text) => shortened(text, 24)).join(", ")));
+      make("td", { class: "examples" }, column.examples.slice(0, 2).map((text) => shortened(text, 24)).join(", ")));
   });
   refill(element("columns").tBodies[0], ...lines);
 }
@@ -98,19 +98,30 @@ function settingsForRole({ name, role: before }, role) {
 
 function showEntries({ entries = [], bag_word: word = "bag" }) {
   const misfits = entries.filter(({ problem }) => problem);
+  const alike = new Map(); // what is the same of many is said once
+  for (const entry of misfits) {
+    const key = JSON.stringify([entry.problem, entry.fix]);
+    alike.set(key, [...(alike.get(key) ?? []), entry]);
+  }
   element("entries-box").hidden = !entries.length;
   element("entries-title").textContent = `${capitalized(plural(2, word).slice(2))}`;
   element("entries-summary").textContent = misfits.length
-    ? `${misfits.length.toLocaleString("en")} of ${plural(entries.length, word)} do not fit or are not used:`
+    ? `There is something to say about ${misfits.length.toLocaleString("en")} of ${plural(entries.length, word)}:`
     : `All ${plural(entries.length, word)} fit the windows.`;
   element("misfits").hidden = !misfits.length;
-  refill(element("misfits"), makeTable([capitalized(word), "What does not fit", "How to fix it"], misfits.slice(0, MOST_ENTRIES).map((entry) =>
-    [entry.name, entry.problem, entry.fix])));
+  refill(element("misfits"), makeTable([capitalized(word), "What does not fit", "What to do"], [...alike.values()].slice(0, MOST_ENTRIES).map((members) =>
+    [someOf(members.map(({ name }) => name)), capitalized(members[0].problem), capitalized(members[0].fix)])));
   const shown = entries.slice(0, MOST_ENTRIES);
   const more = entries.length > shown.length ? ` (the first ${MOST_ENTRIES})` : "";
   element("all-entries").querySelector("summary").textContent = `All ${plural(entries.length, word)} and their totals${more}`;
   refill(element("all-entries").querySelector("div"), makeTable([capitalized(word), "Rows", "Totals"], shown.map((entry) =>
     [entry.name, entry.rows.toLocaleString("en"), Object.entries(entry.totals).map(([name, total]) => `${shortened(name, 40)} ${total}`).join(", ")])));
+}
+
+// Some names of a list, and how many more there are.
+function someOf(names, most = 3) {
+  const rest = names.length - most;
+  return rest > 1 ? `${names.slice(0, most).join(", ")} and ${rest.toLocaleString("en")} more` : names.join(", ");
 }
 
 function makeTable(headings, lines) {
@@ -184,7 +195,7 @@ function makeControl({ kind, choices, default: usual }, columns) {
   if (kind === "columns") return make("textarea", { rows: 2, placeholder: "one per line" });
   if (kind === "choice" || kind === "column") {
     const select = make("select", {});
-    if (kind === "column" || usual === null) select.append(make("option", { value: "" }, "–"));
+    if (kind === "column" || usual === null) select.append(make("option", { value: "" }, kind === "column" ? "recognized" : "as usual"));
     for (const choice of kind === "column" ? columns : choices) {
       select.append(make("option", { value: choice }, choice === usual ? `${choice} (usual)` : choice));
     }
