@@ -396,6 +396,20 @@ def test_the_whole_way(week, tmp_path, monkeypatch):
     assert people[0]["state"] in ("labeled", "needs a look")
 
 
+def test_a_participant_needs_a_look(page):
+    page.give("readings", windows(("ann", "bob", "cleo")))
+    lines = "".join(f"{name},2024-03-04,8h,16h\n" for name in ("ann", "bob"))
+    page.give("diary", f"participant,date,sleep,tv\n{lines}bob,2031-01-01,8h,16h\n")
+    assert {one["state"] for one in page.get("api/participants").json()} == {"not labeled"}
+    page.ask("PUT", "api/settings", json={"graphs": "each"})
+    page.run()
+    ann, bob, cleo = page.get("api/participants").json()
+    assert (ann["state"], ann["why"]) == ("labeled", "")
+    assert (bob["state"], bob["why"]) == ("needs a look", "entries that do not fit: 1")
+    assert (cleo["state"], cleo["windows"]) == ("not labeled", 48)
+    assert "No entry" in cleo["why"]
+
+
 def test_the_command_finds_the_same_bytes(week, tmp_path, monkeypatch):
     week.ask("PUT", "api/settings", json={"exclude": ["b"], "all_columns": True})
     assert week.state["run"]["files"] == []
