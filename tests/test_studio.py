@@ -10,7 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import httpx
 import numpy as np
@@ -377,12 +379,8 @@ def test_the_whole_way(week, tmp_path, monkeypatch):
     days = week.get("api/days?participant=p1").json()
     assert [day["name"] for day in days["days"]] == ["Mon 2024-03-04", "Tue 2024-03-05"]
     segments, names = days["segments"], [c["name"] for c in week.state["understanding"]["classes"]]
-    shown = np.empty(len(labels), dtype=object)
-    for first, last, code in zip(
-        segments["row_first"], segments["row_last"], segments["label"], strict=True
-    ):
-        shown[first : last + 1] = names[code]
-    assert shown.tolist() == [line["label"] for line in labels]
+    shown = [names[code] for code in labels_by_row(segments)]
+    assert shown == [line["label"] for line in labels]
     assert days["before"] is None
     assert not any(segments["given"])
     assert segments["end"][-1] == 86400
@@ -394,6 +392,20 @@ def test_the_whole_way(week, tmp_path, monkeypatch):
     assert people[0]["name"] == "p1"
     assert people[0]["windows"] == 48
     assert people[0]["state"] in ("labeled", "needs a look")
+
+
+def test_a_participant_needs_a_look(page):
+    page.give("readings", windows(("ann", "bob", "cleo")))
+    lines = "".join(f"{name},2024-03-04,8h,16h\n" for name in ("ann", "bob"))
+    page.give("diary", f"participant,date,sleep,tv\n{lines}bob,2031-01-01,8h,16h\n")
+    assert {one["state"] for one in page.get("api/participants").json()} == {"not labeled"}
+    page.ask("PUT", "api/settings", json={"graphs": "each"})
+    page.run()
+    ann, bob, cleo = page.get("api/participants").json()
+    assert (ann["state"], ann["why"]) == ("labeled", "")
+    assert (bob["state"], bob["why"]) == ("needs a look", "entries that do not fit: 1")
+    assert (cleo["state"], cleo["windows"]) == ("not labeled", 48)
+    assert "No entry" in cleo["why"]
 
 
 def test_the_command_finds_the_same_bytes(week, tmp_path, monkeypatch):
@@ -499,6 +511,12 @@ def correct(page, start, end, label, status=200, **more):
     return page.ask("POST", "api/corrections", status, json={**request, "label": label, **more})
 
 
+def labels_by_row(segments):
+    """Return the label of each row, as a position; a participant's windows are in order."""
+    spans = zip(segments["row_first"], segments["row_last"], segments["label"], strict=True)
+    return [label for first, last, label in spans for _ in range(first, last + 1)]
+
+
 def test_a_correction_becomes_a_given_label(week, tmp_path, monkeypatch):
     correct(week, 3 * 3600, 5 * 3600, "tv")
     record = week.state["corrections"][0]
@@ -560,6 +578,43 @@ def test_not_this_one(week, tmp_path, monkeypatch):
     correct(week, 4 * 3600, 5 * 3600, "sleep", exclude=True)  # and is taken back
     lines = cells_of(week.get("download/corrections.csv").text)
     assert [line["given"] for line in lines] == ["not", "not"]
+
+
+def test_a_quick_answer_shows_what_changed(week, monkeypatch):
+    def quick(labeled, task, features):
+        """Give corrected rows their labels, and the row after them too."""
+        labels = labeled.labels.labels.copy()
+        rows = np.flatnonzero([label is not None for label in task.supervision.given])
+        labels[rows] = task.supervision.given[rows]
+        labels[rows.max() + 1] = labels[rows.max()]
+        found = replace(labeled.labels, labels=labels)
+        return replace(labeled, labels=found, summary={**labeled.summary, "quick": True})
+
+    module = ModuleType("apportion.labeling.relabel")
+    module.relabel = quick
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    full = week.get("api/days?participant=p1").json()["segments"]
+    correct(week, 3 * 3600, 5 * 3600, "tv")
+    week.run("relabel")
+    run = week.state["run"]
+    assert (run["kind"], run["corrections"], run["open"]) == ("quick", 1, False)
+    assert run["changed"] == {"rows": 3, "corrected": 2, "beside": 1}
+    assert run["estimated_accuracy"] is None
+    days = week.get("api/days?participant=p1").json()
+    assert days["before"] == full
+    assert days["segments"]["label"] != full["label"]
+    assert run["files"] == []  # until labels are found in full
+    assert week.get("download/labels.csv").status_code == 404
+    correct(week, 10 * 3600, 11 * 3600, "sleep")
+    assert week.state["run"]["open"]
+    week.run("relabel")
+    before = week.get("api/days?participant=p1").json()["before"]
+    assert labels_by_row(before) == labels_by_row(days["segments"])  # those of the quick answer
+    assert labels_by_row(before) != labels_by_row(full)
+    week.run()
+    assert week.state["run"]["kind"] == "full"
+    assert "labels.csv" in week.state["run"]["files"]
+    assert week.get("api/days?participant=p1").json()["before"] is None
 
 
 def test_undo_takes_a_correction_back(week):

@@ -225,7 +225,7 @@ def _keys(rows: IntArray, index: RowIndex) -> dict[str, Any]:
     return {name: task.rows.table.column(name).take(pa.array(rows)) for name in kept}
 
 
-def to_json(record: Mapping[str, Any], index: RowIndex | None) -> dict[str, Any]:
+def to_json(record: Mapping[str, Any], n_rows: int) -> dict[str, Any]:
     """Return a record as the page shows it: times count from the midnight of its day."""
     start, end = record["start"], record["end"]
     if start is not None:
@@ -239,6 +239,6 @@ def to_json(record: Mapping[str, Any], index: RowIndex | None) -> dict[str, Any]
         "words": record["words"],
         "label": record["label"],
         "exclude": record["exclude"],
-        "rows": 0 if index is None else int(rows_of(record, index).size),
+        "rows": n_rows,
         "was": record["was"],
     }

@@ -64,6 +64,7 @@ class Inputs:
         self._workspace = workspace
         self.reading_lock, self.lock = threading.RLock(), threading.RLock()
         self.read = Read("", None, None)
+        self._counts: dict[int, int] = {}
 
     def understood(self) -> Read:
         """Return what was understood; files are read if they or the settings have changed."""
@@ -71,7 +72,7 @@ class Inputs:
             with self.lock:
                 key = self.reading_key()
             if key != self.read.key:
-                self.read = self._read_files(key)
+                self.read, self._counts = self._read_files(key), {}
                 self._rewrite_corrections()
             return self.read
 
@@ -93,6 +94,14 @@ class Inputs:
         With corrections, files are read as the command line reads them: its labels are the same.
         """
         return self.settings().read() if self._workspace.state.corrected else reading.task
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the corrections as the page shows them, with the number of rows of each."""
+        records, reading = self._workspace.state.corrections, self.read.reading
+        for record in records:
+            if reading is not None and record["id"] not in self._counts:
+                self._counts[record["id"]] = len(corrections.rows_of(record, reading.index))
+        return [corrections.to_json(one, self._counts.get(one["id"], 0)) for one in records]
 
     def corrected(self, reading: Reading) -> corrections.Corrected:
         """Return what corrections say about each row."""

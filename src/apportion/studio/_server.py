@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -106,8 +107,6 @@ def serve(
         Files to copy into the folder first, by what they are for: `readings`, `diary`,
         `proportions`, `given`.
     """
-    import uvicorn
-
     workspace = Workspace(Path(folder))
     studio = Studio(workspace)
     try:

@@ -105,7 +105,6 @@ class Studio:
         self._shown_labels()
         with self._lock:
             state = self._workspace.state
-            index = None if read.reading is None else read.reading.index
             return {
                 "revision": state.revision,
                 "folder": self._workspace.folder.name,
@@ -118,7 +117,7 @@ class Studio:
                 "understanding": read.understanding,
                 "job": None if self._job is None else self._job.to_json(),
                 "run": self._run_json(),
-                "corrections": [corrections.to_json(one, index) for one in state.corrections],
+                "corrections": self._inputs.records(),
                 "asked": {name: len(rows) for name, rows in state.answers.items()},
             }
 

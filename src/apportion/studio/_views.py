@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
-from apportion.exceptions import counted, rendered
+from apportion.exceptions import rendered
 from apportion.labeling._methods import accuracy_of
 from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling.rows import positions
@@ -237,7 +237,7 @@ class _Facts:
         uncertain = has_label & (labels.confidence < _UNCERTAIN)
         self._n_uncertain = np.bincount(whose[uncertain], minlength=n)
         self._off = self._with_reason("outside-interval", n)
-        self._given_against = self._entries_that_do_not_fit(n)
+        self._misfits = self._entries_that_do_not_fit(n)
 
     def about(self, k: int, name: str) -> tuple[str, str, float | None]:
         """Return the state of a participant, why, and the estimated accuracy."""
@@ -247,12 +247,12 @@ class _Facts:
         accuracy, words = self._accuracy(k, name)
         why = [words] * (accuracy is not None and accuracy < _DOUBTFUL)
         if self._off[k]:
-            why.append(f"{counted(int(self._off[k]), 'window')} do not keep to the totals")
+            why.append(f"windows off the totals: {self._off[k]:,}")
         if self._n_uncertain[k] > _MANY * n:
             share = self._n_uncertain[k] / n
             why.append(f"{share:.0%} of the windows are uncertain")
-        if self._given_against[k]:
-            why.append(f"{counted(int(self._given_against[k]), 'entry')} do not fit")
+        if self._misfits[k]:
+            why.append(f"entries that do not fit: {self._misfits[k]:,}")
         return "needs a look" if why else "labeled", "; ".join(why), accuracy
 
     def _accuracy(self, k: int, name: str) -> tuple[float | None, str]:
