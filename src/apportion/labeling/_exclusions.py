@@ -72,16 +72,36 @@ class Exclusions:
         return reconcile(np.where(self.excluded, 0.0, F), self.bags, excluded=self.excluded)
 
     def decode(
-        self, F: FloatArray, decode: str, ranks: IntArray, in_time: InTime | None = None
+        self,
+        F: FloatArray,
+        decode: str,
+        ranks: IntArray,
+        in_time: InTime | None = None,
+        scores: FloatArray | None = None,
     ) -> dict[str, Decoding]:
-        """Return labels by quota, by threshold and, if asked for, along time."""
+        """Return labels by quota, by threshold and, if asked for, along time.
+
+        Parameters
+        ----------
+        F : ndarray of shape (n_samples, n_classes)
+            Soft labels, as `soft_labels` returns them.
+        decode : {"quota", "threshold", "sequence"}
+            What is asked for.
+        ranks : ndarray of int, of shape (n_samples,)
+            An order of the rows to break exact ties by.
+        in_time : InTime, optional
+            When the rows were.
+        scores : ndarray of shape (n_samples, n_classes), optional
+            What quota labels and labels along time are chosen by, if not F; it decides the counts.
+        """
         counts = self._counts(F)
-        by_quota = Quotas(self.bags, ranks)(without(F, self.excluded), counts)
+        scores = F if scores is None else scores
+        by_quota = Quotas(self.bags, ranks)(without(scores, self.excluded), counts)
         decodings = {"quota": by_quota, "threshold": threshold(F, self.bags)}
         if decode == "sequence":
             decodings["sequence"] = by_quota
             if in_time is not None:
-                decodings["sequence"] = self._along_time(F, ranks, in_time, counts, by_quota)
+                decodings["sequence"] = self._along_time(scores, ranks, in_time, counts, by_quota)
         return decodings
 
     def _along_time(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -35,6 +35,9 @@ from apportion.supervision.bags import match_bags
 from apportion.supervision.diagnosis import Diagnosis, diagnose_bags
 from apportion.supervision.rows_in_time import rows_in_time
 from apportion.supervision.totals import Totals
+
+Fitted = tuple[BagClassifier, list[str]]
+"""A fitted model, and notes about it."""
 
 Conflict = Literal["error", "given"]
 """What becomes of totals that given labels contradict: they are an error, or they give way."""
@@ -257,7 +260,30 @@ def label_rows(
     >>> labeled.labels.tolist(), labeled.reasons.tolist()
     (['sleep', 'sleep', 'tv', 'sleep', 'tv', 'tv'], ['', '', '', '', '', 'unbagged'])
     """
-    model = resolved_method(model)
+    method = resolved_method(model)
+
+    def fit(_group: Any, rows: FloatArray, known: Supervision) -> Fitted:
+        return fit_known(clone(method), rows, known)
+
+    return label_groups(X, supervision, fit, marks, abstain_below)
+
+
+def label_groups(
+    X: FloatArray,
+    supervision: Supervision,
+    fit: Callable[[Any, FloatArray, Supervision], Fitted],
+    marks: Mapping[str, BoolArray] | None = None,
+    abstain_below: float | None = None,
+) -> LabeledRows:
+    """Label every row of features by the models that a function returns, group by group.
+
+    Parameters
+    ----------
+    X, supervision, marks, abstain_below
+        See `label_rows`.
+    fit : callable
+        Takes a group, its rows and what is known of them; returns a fitted model, and notes.
+    """
     n, classes = len(X), supervision.totals.classes
     marked = {code: np.zeros(n, dtype=bool) for code in REASONS}
     for code, mask in {**supervision.left_out, **(marks or {})}.items():
@@ -276,7 +302,7 @@ def label_rows(
                 marked["no-totals"][rows] = True
                 continue
             with _errors_about(rows):
-                fitted, group_notes = _fit(clone(model), X[rows] if len(rows) < n else X, known)
+                fitted, group_notes = fit(group, X[rows] if len(rows) < n else X, known)
             prefix = "" if group is None else f"{group}: "
             notes += [message_of(note, prefix) for note in (*known.notes, *group_notes)]
             models[group], fitted_rows[group] = fitted, rows
@@ -419,9 +445,7 @@ def positions(values: AnyArray, names: list[Any]) -> IntArray:
     return np.array([position.get(value, -1) for value in values.tolist()], dtype=np.intp)
 
 
-def _fit(
-    model: BagClassifier, X: FloatArray, known: Supervision
-) -> tuple[BagClassifier, list[str]]:
+def fit_known(model: BagClassifier, X: FloatArray, known: Supervision) -> Fitted:
     """Return the fitted model, and what there is to say about it."""
     fitted: Any = model
     with warnings.catch_warnings(record=True) as caught:
@@ -457,17 +481,22 @@ def keep_exclusions(model: BagClassifier, X: FloatArray, known: Supervision) -> 
     matched = match_bags(len(X), known.given, known.bags, known.totals)
     rules = Exclusions(matched, known.excluded, give_way=known.conflict == "given")
     ranks = hash_ranks(X, len(X))
-    in_time = None
-    if model.decode == "sequence" and known.in_time is not None:
-        sequences = rows_in_time(known.in_time.times, known.in_time.recordings, ranks)
-        assert sequences is not None
-        labels = places_among(model.transduction_, model.classes_)
-        in_time = InTime(sequences, flicker_of(labels, sequences).cost)
+    in_time = time_of(model, known, ranks)
     F = rules.soft_labels(model.label_distributions_)
     model._store_labels(matched, F, rules.decode(F, model.decode, ranks, in_time))
     if isinstance(model, LPLLP):
         model._prototype_labels = model.graph_.prototype_labels(F)
     return rules.notes
+
+
+def time_of(model: BagClassifier, known: Supervision, ranks: IntArray) -> InTime | None:
+    """Return the rows in time, and what changes cost, if a fitted model decodes along time."""
+    if model.decode != "sequence" or known.in_time is None:
+        return None
+    sequences = rows_in_time(known.in_time.times, known.in_time.recordings, ranks)
+    assert sequences is not None
+    labels = places_among(model.transduction_, model.classes_)
+    return InTime(sequences, flicker_of(labels, sequences).cost)
 
 
 def _reason_rows(model: BagClassifier, known: Supervision) -> dict[str, BoolArray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -11,6 +11,7 @@ from typing import IO, Any
 from apportion._io.feature_recipe import Missing, Recipe
 from apportion._io.identifiers import plain_name
 from apportion._io.label_table import label_column_names
+from apportion._utils.typing import BoolArray, FloatArray
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import (
     Advice,
@@ -33,7 +34,7 @@ from apportion.labeling._summary import (
 )
 from apportion.labeling._supervised import NONWEAR, RowTimes, SupervisedTable
 from apportion.labeling._supervision import Graphs, supervised_table
-from apportion.labeling.rows import Conflict, LabeledRows, RowLabels, label_rows
+from apportion.labeling.rows import Conflict, LabeledRows, RowLabels, Supervision, label_rows
 from apportion.persistence import contains_rows, save_model
 from apportion.supervision.totals_table import Unit
 
@@ -388,6 +389,51 @@ def label_supervised(
     -------
     LabeledTable
     """
+    model = resolved_method(estimator)
+    decode_notes: tuple[str, ...] = ()
+    if choose_decode:
+        in_time = task.row_times.in_order if use_times else None
+        model, decode_notes = choose_decoding(model, replace(task.supervision, in_time=in_time))
+
+    def label(X: FloatArray, known: Supervision, marks: Mapping[str, BoolArray]) -> LabeledRows:
+        return label_rows(X, known, model, marks, abstain_below)
+
+    return labeled_by(
+        label,
+        task,
+        features,
+        abstain_below=abstain_below,
+        use_times=use_times,
+        all_columns=all_columns,
+        command=command,
+        method=method,
+        decode_notes=decode_notes,
+    )
+
+
+def labeled_by(
+    label: Callable[[FloatArray, Supervision, Mapping[str, BoolArray]], LabeledRows],
+    task: SupervisedTable,
+    features: TableFeatures,
+    *,
+    abstain_below: float | None = None,
+    use_times: bool = True,
+    all_columns: bool = False,
+    command: str = "",
+    method: str = "",
+    decode_notes: Sequence[str] = (),
+) -> LabeledTable:
+    """Return the table whose rows a function labels.
+
+    Parameters
+    ----------
+    label : callable
+        Takes the encoded rows, what is known of them, and marks for reason codes.
+    task, features, abstain_below, use_times, all_columns, command, method
+        See `label_supervised`.
+    decode_notes : sequence of str
+        Notes about the decoding.
+    """
     recipe, encoded, supervision = features.recipe, features.encode(task.rows), task.supervision
     marked = encoded.poor
     if recipe.missing == "drop":
@@ -396,14 +442,8 @@ def label_supervised(
         supervision = replace(supervision, left_out=left_out)
     if use_times:
         supervision = replace(supervision, in_time=task.row_times.in_order)
-    model = resolved_method(estimator)
-    decode_notes: tuple[str, ...] = ()
-    if choose_decode:
-        model, decode_notes = choose_decoding(model, supervision)
     try:
-        labels = label_rows(
-            encoded.rows, supervision, model, {"missing-features": marked}, abstain_below
-        )
+        labels = label(encoded.rows, supervision, {"missing-features": marked})
     except SupervisionError as error:
         raise _located(error, task) from None
     notes = (
