@@ -75,7 +75,8 @@ def correct(page: Page, images: Path) -> None:
     """Correct the longest television of the first day, and label again."""
     bar = page.evaluate(
         """days.bars.filter(({ lane, label }) => lane === 0 && className(label) === "tv")
-             .reduce((best, one) => (one.end - one.start > best.end - best.start ? one : best)).number"""
+             .reduce((best, one) =>
+               (one.end - one.start > best.end - best.start ? one : best)).number"""
     )
     page.locator(f'[data-bar="{bar}"]').click()
     take(page, "#days-box, #panel", images / "studio-days.png", whole_screen=True)
