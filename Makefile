@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test coverage test-quick test-lowest check release-check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-tables benchmark-natural benchmark-published benchmark-report benchmark-diaries benchmark-startup benchmark-track picture screenshots demo-cluster benchmark-cluster docs clean
+.PHONY: demo test coverage test-quick test-lowest check release-check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-tables benchmark-natural benchmark-published benchmark-report benchmark-diaries benchmark-active benchmark-startup benchmark-track picture screenshots demo-cluster benchmark-cluster docs clean
 
 demo: .venv/runtime
 	$(BIN)/apportion demo --force
@@ -100,6 +100,10 @@ benchmark-report: .venv/dev
 benchmark-diaries: .venv/dev
 	$(BIN)/python benchmarks/part_recorded.py
 	$(BIN)/python benchmarks/diaries.py
+
+benchmark-active: .venv/dev
+	$(BIN)/python benchmarks/active.py $(if $(SPHERE),--sphere $(SPHERE))
+	$(BIN)/python benchmarks/active.py --speed
 
 benchmark-startup: .venv/dev
 	$(BIN)/python benchmarks/startup.py

@@ -72,6 +72,16 @@ def draw(data: str, seed: int, given: argparse.Namespace) -> Problem:
     return Problem(X, y, bags, Totals.from_labels(y, bags))
 
 
+def available(given: argparse.Namespace) -> list[str]:
+    """Return the sets whose data are there; name the others."""
+    needed = {data: given.tables / f"{data}.csv" for data in SIZES if data != "digits"}
+    needed["SPHERE"] = given.sphere
+    missing = [data for data in given.sets if data in needed and not needed[data].exists()]
+    for data in missing:
+        print(f"{data} is left out: there is no {needed[data]}")
+    return [data for data in given.sets if data not in missing]
+
+
 def suggested(reach: float | None = None) -> Choose:
     """Return the choice of `suggest_rows`, perhaps with another constant."""
 
@@ -245,6 +255,7 @@ def main() -> None:
         return
     file, chosen = ResultFile(given.results), strategies(given.reach)
     if not given.summary:
+        given.sets = available(given)
         run(given, file, chosen)
     summarize(given, file, chosen)
 

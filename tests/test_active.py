@@ -133,6 +133,8 @@ def test_given_and_skipped_rows_are_not_suggested():
     mask[first.rows] = True
     assert suggest_rows(model, n_rows=5, skip=mask).rows.tolist() == again.rows.tolist()
     assert suggest_rows(model, n_rows=100, skip=np.arange(60)).rows.tolist() == []
+    model.label_distributions_ = np.full((60, 3), 1 / 3)  # blurred, also where labels are given
+    assert {*suggest_rows(model, n_rows=60).rows.tolist()} <= {*range(3, 60)}
 
 
 def test_skipping_a_row_does_not_count_as_knowing_it():
