@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from apportion._core import descent as solving
 from apportion._core import propagation as propagate
+from apportion._core import solve as solving
 from apportion._core.decode import Quotas
 from apportion._core.projection import MassProjection
 from apportion.estimators import _base, lp_llp

@@ -24,6 +24,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler, scale
 
 import apportion
 from apportion import AnchorGraph, Totals, diagnose
@@ -946,6 +947,22 @@ def test_empty_partitions_and_lonely_rows(at_once, known):
     assert compared(model, known.single) == 0
 
 
+@pytest.mark.parametrize("cuts", [(800,), (500, 0, 1, 299)])
+def test_scaled_features_are_those_of_one_machine(at_once, known, cuts):
+    """Units do not matter, nor how rows are cut; a constant feature says nothing."""
+    X = np.hstack([known.X * [1.0, 1e3, 1e-3, 7.0] + [0.0, 5.0, 1e3, 0.0], np.full((800, 1), 0.1)])
+    model = LPLLP(N_ANCHORS, tol=TOL, scale=True)
+    rows = da.from_array(X, chunks=(cuts, 5))
+    model.fit(rows, bags=known.bags, proportions=known.totals, client=at_once)
+    expected = StandardScaler().fit(X)
+    np.testing.assert_allclose(model.scaler_.mean_, expected.mean_, rtol=1e-9)
+    np.testing.assert_allclose(model.scaler_.scale_, expected.scale_, rtol=1e-9)
+    Z = model.scaler_.transform(X)
+    single = on_one_machine(Z, known.bags, known.totals, tol=TOL)
+    assert compared(model, single) == 0
+    np.testing.assert_allclose(model.predict_proba(X[:9]), single.predict_proba(Z[:9]), atol=1e-6)
+
+
 def wrong_inputs(known, folder):
     import dask.dataframe as dd
 
@@ -1044,6 +1061,8 @@ def test_labels_and_impossible_settings_are_refused(at_once, known):
         LPLLP(5, 0).fit(X, **kwargs)
     with pytest.raises(ValueError, match="'refine' parameter of LPLLP must be a bool"):
         LPLLP(refine="yes").fit(X, **kwargs)
+    with pytest.raises(ValueError, match="'scale' parameter of LPLLP must be a bool"):
+        LPLLP(scale="yes").fit(X, **kwargs)
     with pytest.warns(match="iterations ran out"):
         LPLLP(N_ANCHORS, max_iter=2).fit(X, **kwargs)
 
@@ -1841,7 +1860,7 @@ def test_the_command_labels_a_folder(small_folder):
     np.testing.assert_array_equal(table["row"], np.arange(60))
     rows = pa.concat_tables(pq.read_table(f"rows/{k}.parquet") for k in range(2))
     single = apportion.LPLLP(AnchorGraph()).fit(
-        rows["x"].to_numpy()[:, None],
+        scale(rows["x"].to_numpy())[:, None],
         bags=rows["day"].to_pylist(),
         proportions=Totals.from_counts({"mon": [5, 15], "tue": [10, 10], "wed": [12, 8]}),
     )

@@ -101,7 +101,7 @@ def test_reports_of_other_threads_are_not_sent():
 )
 @pytest.mark.parametrize("solver", ["accelerated", "plain"])
 def test_a_fit_reports_its_stages(monkeypatch, graph, expected, solver):
-    monkeypatch.setattr(neighbors, "_BLOCK_ROWS", 100)
+    monkeypatch.setattr(neighbors, "BLOCK_ROWS", 100)
     monkeypatch.setattr(anchor, "BLOCK_ROWS", 100)
     X, given = some_bags()
     model = LPLLP(graph, solver=solver, random_state=0)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         AmbiguousTotalsWarning,
         BagDesignWarning,
         CandidateWarning,
+        DeviceWarning,
         DiaryError,
         DuplicateRowsWarning,
         EpisodesWarning,
@@ -61,6 +62,7 @@ __all__ = [
     "CalibratedLLP",
     "CandidateWarning",
     "CountLogistic",
+    "DeviceWarning",
     "Diagnosis",
     "DiaryError",
     "DuplicateRowsWarning",
@@ -101,8 +103,8 @@ _DEFINED_IN = {
     "supervision.diagnosis": "Diagnosis diagnose",
     "estimators": "AggregateGP CountLogistic EMLLP InvCal LPLLP LabelPropagation "
     "LaplacianMeanMap MeanMap PropSVM WeightedKNN",
-    "exceptions": "AmbiguousTotalsWarning BagDesignWarning CandidateWarning DiaryError "
-    "DuplicateRowsWarning EpisodesWarning FileError InputError IsolatedRowsWarning "
+    "exceptions": "AmbiguousTotalsWarning BagDesignWarning CandidateWarning DeviceWarning "
+    "DiaryError DuplicateRowsWarning EpisodesWarning FileError InputError IsolatedRowsWarning "
     "MissedNeighborsWarning OutputError SavedModelError SupervisionError",
     "labeling": "label_table",
     "graphs": "AnchorGraph KNNGraph PrecomputedGraph RBFGraph",

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from apportion._core.descent import Solution, Status
@@ -32,8 +33,10 @@ from apportion._dask.label_files import (
 )
 from apportion._dask.layout import lay_out
 from apportion._dask.partitions import Partitions, partitions_of
+from apportion._dask.scaling import learn_scale, scaled
 from apportion._dask.worker_memory import Extent, require_memory
 from apportion._io.atomic_write import require_writable
+from apportion._utils.parameters import BOOL, check_parameters
 from apportion._utils.typing import AnyArray, FloatArray
 from apportion.bag_report import BagReport
 from apportion.estimators import lp_llp
@@ -70,6 +73,9 @@ class LPLLP(BaseEstimator):
         The length of a step, relative to the soft labels, below which the run has converged.
     max_iter : int, default=2000
         The largest number of iterations.
+    scale : bool, default=False
+        Whether features are scaled to mean 0 and variance 1, as `apportion cluster` does. This
+        reads all rows once more.
     checkpoint : path, optional
         A file for the state of the run. A run that was interrupted, or whose iterations ran out,
         continues from it. After a run that has converged, `to_parquet` and `close` delete it.
@@ -104,7 +110,9 @@ class LPLLP(BaseEstimator):
     graph_choice_ : str
         Which graph it is, and why.
     anchors_ : ndarray of shape (n_anchors, n_features)
-        The anchors.
+        The anchors, of scaled features if these are scaled.
+    scaler_ : StandardScaler or None
+        How features are scaled; None if they are not.
     n_iter_ : int
         The number of iterations.
     n_samples_, n_features_in_ : int
@@ -152,6 +160,7 @@ class LPLLP(BaseEstimator):
         refine: bool = True,
         tol: float = 1e-8,
         max_iter: int = 2000,
+        scale: bool = False,
         checkpoint: str | PathLike[str] | None = None,
         random_state: Any = None,
     ) -> None:
@@ -161,6 +170,7 @@ class LPLLP(BaseEstimator):
         self.refine = refine
         self.tol = tol
         self.max_iter = max_iter
+        self.scale = scale
         self.checkpoint = checkpoint
         self.random_state = random_state
 
@@ -204,6 +214,7 @@ class LPLLP(BaseEstimator):
         graph = AnchorGraph(self.n_anchors, self.n_nearest)
         graph.check_parameters()
         self._unfitted_model()._check_parameters()
+        check_parameters(self, {"scale": BOOL})
         refuse_nearly_1(self.alpha)
         totals = as_totals(proportions)
         source = partitions_of(X, bags, totals.ids, features)
@@ -237,22 +248,24 @@ class LPLLP(BaseEstimator):
             anchors = graph.anchors_for(n_samples), self.n_nearest
             require_memory(cluster.client, Extent(n_samples, *counts, *anchors))
 
-        settings = {"alpha": self.alpha, "n_anchors": self.n_anchors, "n_nearest": self.n_nearest}
+        names = ("alpha", "n_anchors", "n_nearest", "scale")
+        settings = {name: getattr(self, name) for name in names}
         run = run_of(totals, len(source.rows), **settings)
         path = None if self.checkpoint is None else Path(self.checkpoint)
         if path is not None:
             require_writable(path, force=True)
         if source.n_samples is not None:
             check_memory(source.n_samples)
+        self.scaler_, rows = self._scaled(cluster, source.rows)
         resume = None
         if path is not None and path.exists():
             n_samples, anchors, resume = read_checkpoint(path, run, source.n_features)
             _log.info("continuing from %s, after %d iterations", path, len(resume.energies) - 1)
         else:
-            n_samples, anchors = learn_anchors(cluster, source.rows, graph)
+            n_samples, anchors = learn_anchors(cluster, rows, graph)
         if source.n_samples is None:
             check_memory(n_samples)
-        layout = lay_out(cluster, source.rows, totals, anchors, self.n_nearest)
+        layout = lay_out(cluster, rows, totals, anchors, self.n_nearest)
         if path is not None and resume is not None:
             require_fitting(path, resume, layout)
         fitted = fit(
@@ -268,6 +281,27 @@ class LPLLP(BaseEstimator):
             else Checkpoint(path, n_samples, anchors, run),
         )
         self._store(fitted, totals, source, cluster)
+
+    def _scaled(self, cluster: Cluster, rows: list[Any]) -> tuple[StandardScaler | None, list[Any]]:
+        """Return how features are scaled, and the partitions with scaled features."""
+        if not self.scale:
+            return None, rows
+        from dask import delayed
+
+        means, deviations = learn_scale(cluster, rows)
+        scaler = StandardScaler()
+        scaler.mean_, scaler.scale_, scaler.var_ = means, deviations, deviations**2
+        scaler.n_features_in_ = len(means)
+        measures = delayed((means, deviations))
+        work = delayed(scaled, pure=False)
+        return scaler, [work(part, measures[0], measures[1]) for part in rows]
+
+    def _scaled_rows(self, X: Any) -> Any:
+        """Return new rows, scaled as the fitted ones."""
+        check_is_fitted(self, "classes_")
+        if self.scaler_ is None:
+            return X
+        return self.scaler_.transform(self._model._checked_rows(X, reset=False))
 
     def _store(self, fitted: DaskFit, totals: Totals, source: Partitions, cluster: Cluster) -> None:
         layout, state = fitted.layout, fitted.state
@@ -397,7 +431,7 @@ class LPLLP(BaseEstimator):
         ndarray of shape (n_samples,)
             One label per row.
         """
-        return self.local_model().predict(X, bags=bags, proportions=proportions)
+        return self.local_model().predict(self._scaled_rows(X), bags=bags, proportions=proportions)
 
     def predict_proba(self, X: Any, *, bags: Any = None, proportions: Any = None) -> FloatArray:
         """Return soft labels of new rows, on this machine; see `apportion.LPLLP.predict_proba`.
@@ -412,7 +446,9 @@ class LPLLP(BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             The mass of every class, which sums to 1 in every row.
         """
-        return self.local_model().predict_proba(X, bags=bags, proportions=proportions)
+        return self.local_model().predict_proba(
+            self._scaled_rows(X), bags=bags, proportions=proportions
+        )
 
     def to_parquet(
         self, folder: str | PathLike[str], *, keep: Sequence[str] = (), force: bool = False
@@ -451,7 +487,8 @@ class LPLLP(BaseEstimator):
         """Return a model that predicts new rows on one machine, and that `save_model` can store.
 
         It holds the anchors and their soft labels, as `apportion.LPLLP(AnchorGraph())` would after
-        the same fit; it knows nothing of the rows.
+        the same fit; it knows nothing of the rows. If features are scaled, it takes rows that
+        `scaler_` has scaled.
 
         Returns
         -------

@@ -16,6 +16,7 @@ __all__ = [
     "BagDesignWarning",
     "CandidateWarning",
     "ClusterError",
+    "DeviceWarning",
     "DiaryError",
     "DuplicateRowsWarning",
     "EpisodesWarning",
@@ -332,6 +333,10 @@ class DuplicateRowsWarning(RowsWarning):
 
 class EpisodesWarning(UserWarning):
     """Some classes have more episodes than their bag's number of them allows."""
+
+
+class DeviceWarning(UserWarning):
+    """The device that was asked for is not there."""
 
 
 class CandidateWarning(UserWarning):

@@ -54,6 +54,7 @@ class ClusterOptions:
     exclude: list[str] | None = _feature(
         None, "Column not to use; may be repeated.", metavar="PATTERN"
     )
+    scale: bool = _feature(True, "Scale features to mean 0 and variance 1.", "--scale/--no-scale")
     keep: list[str] | None = OUTPUT(
         None, "Column to put beside the labels; may be repeated.", metavar="COLUMN"
     )
@@ -122,6 +123,7 @@ def cluster(options: ClusterOptions) -> None:
         refine=options.refine,
         tol=options.tol,
         max_iter=options.max_iter,
+        scale=options.scale,
         checkpoint=options.checkpoint,
     )
     with started(options.scheduler, options.workers) as (client, where):

@@ -22,6 +22,7 @@ from apportion._core.warn import (
     warn_of_solution,
     warn_of_unsupervised_rows,
 )
+from apportion._utils.device import DEVICES
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import BOOL, integer, one_of, real
 from apportion._utils.progress import report_progress, several_runs
@@ -29,7 +30,7 @@ from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._base import ALONG_TIME, BagClassifier, all_or_nothing
 from apportion.estimators._graph import GraphClassifier
 from apportion.estimators._graph_choice import GraphChoice, rough_settings
-from apportion.graphs import Graph
+from apportion.graphs import Graph, KNNGraph
 from apportion.supervision.bags import Bags
 from apportion.supervision.rows_in_time import rows_in_time
 
@@ -119,6 +120,9 @@ class LPLLP(GraphClassifier):
         The largest number of outer iterations.
     random_state : int, RandomState or None, default=None
         The seed of the random starts.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Where the neighbors of a `KNNGraph` are searched: see there. With `"cuda"` or `"auto"`, it
+        takes the place of the graph's own `device`.
 
     Attributes
     ----------
@@ -178,6 +182,7 @@ class LPLLP(GraphClassifier):
         "stop": one_of("converged", "settled"),
         "tol": real(low=0),
         "max_iter": integer(1),
+        "device": DEVICES,
     }
 
     def __init__(
@@ -199,6 +204,7 @@ class LPLLP(GraphClassifier):
         tol: float = 1e-8,
         max_iter: int = 2000,
         random_state: Any = None,
+        device: str = "cpu",
     ) -> None:
         self.graph = graph
         self.alpha = alpha
@@ -216,6 +222,7 @@ class LPLLP(GraphClassifier):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.device = device
 
     @all_or_nothing
     def fit(
@@ -256,6 +263,8 @@ class LPLLP(GraphClassifier):
         asked = self._asked_graph()
         matched = self._matched(X, y, bags, proportions)
         X, graph = self._rows_and_graph(X, asked)
+        if isinstance(graph, KNNGraph) and self.device != "cpu":
+            graph.set_params(device=self.device)
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_samples)
         in_time = rows_in_time(times, sequences, ranks)
         self._require_times(in_time)

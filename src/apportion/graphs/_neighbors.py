@@ -47,7 +47,7 @@ _FARTHEST = 1e15
 """Scaled coordinates are clipped to this, so that single precision holds their squares."""
 
 _BLOCK_CELLS = 2**18
-_BLOCK_ROWS = 2**17
+BLOCK_ROWS = 2**17
 """The size of blocks that are worked on at a time."""
 
 
@@ -80,20 +80,26 @@ class Search(ABC):
         n = len(self.points)
         neighbors: IntArray = np.empty((n, k), dtype=np.int32)
         order = np.arange(n) if self.order is None else self.order
-        for block in with_progress(SEARCHING, slices(n, _BLOCK_ROWS)):
+        for block in with_progress(SEARCHING, slices(n, BLOCK_ROWS)):
             rows = order[block]
             neighbors[rows] = _without_self(self.nearest(self.points[rows], k + 1), rows)
         return neighbors
 
 
-def neighbor_search(points: FloatArray, k: int, recall: float = 0.95) -> Search:
+def neighbor_search(points: FloatArray, k: int, recall: float = 0.95, device: Any = None) -> Search:
     """Return a search for the k nearest of some points, chosen by their number and features.
+
+    On a torch device, all pairs are compared. On the processor it depends:
 
     With few features, a k-d tree is searched. With few points, or a recall of 1, all pairs are
     compared. Otherwise, inverted lists are searched: as many of them as are needed to find the
     share `recall` of the true neighbors.
     """
     n, d = points.shape
+    if device is not None and n > 1:
+        from apportion.graphs._device_search import DeviceSearch
+
+        return DeviceSearch(points, device)
     if d <= TREE_FEATURES:
         return TreeSearch(points)
     if n <= _FEW_POINTS:
@@ -125,7 +131,7 @@ class PairSearch(Search):
     def __init__(self, points: FloatArray) -> None:
         super().__init__(points)
         # Distances are differences of squares and x·y, so that an offset would only cost digits.
-        self._center = np.median(points[:_BLOCK_ROWS], axis=0).astype(np.float64)
+        self._center = np.median(points[:BLOCK_ROWS], axis=0).astype(np.float64)
         self._pairs = NearestNeighbors(algorithm="brute").fit(points - self._center)
 
     def nearest(self, X: FloatArray, k: int) -> IntArray:
@@ -142,7 +148,7 @@ class FlatSearch(Search):
         super().__init__(points)
         import faiss
 
-        self._singles = SinglePrecision(points[:_BLOCK_ROWS])
+        self._singles = SinglePrecision(points[:BLOCK_ROWS])
         self._index = faiss.IndexFlatL2(points.shape[1])
         self._index.add(self._singles(points))
         self._pairs = PairSearch(points)
@@ -175,7 +181,7 @@ class ListSearch(Search):
         import faiss
 
         n, d = points.shape
-        self._singles = SinglePrecision(points[:_BLOCK_ROWS])
+        self._singles = SinglePrecision(points[:BLOCK_ROWS])
         self._n_lists = int(_LISTS * np.sqrt(n))
         self._centers = faiss.IndexFlatL2(d)
         self._lists: Any = faiss.IndexIVFFlat(self._centers, d, self._n_lists)
@@ -215,7 +221,7 @@ class ListSearch(Search):
         return neighbors
 
     def _fill(self, index: Any) -> None:
-        for block in slices(len(self.points), _BLOCK_ROWS):
+        for block in slices(len(self.points), BLOCK_ROWS):
             index.add(self._singles(self.points[block]))
 
     def _members(self, number: int) -> IntArray:
@@ -254,7 +260,7 @@ class ListSearch(Search):
         d = self.points.shape[1]
         without = self._lists, self._index, self.recall
         self._lists = faiss.IndexIVFPQFastScan(self._centers, d, self._n_lists, d, 4)
-        self._lists.train(self._singles(self.points[:_BLOCK_ROWS]))
+        self._lists.train(self._singles(self.points[:BLOCK_ROWS]))
         self._lists.nprobe = without[0].nprobe
         self._index = faiss.IndexRefineFlat(self._lists)
         self._fill(self._index)

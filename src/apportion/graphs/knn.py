@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from apportion._io.archive import LEAST_POSITIVE, PLACES, Stored
+from apportion._utils.device import DEVICES, torch_device
 from apportion._utils.hashing import hash_ranks, row_hashes
 from apportion._utils.parameters import Allowed, check_parameters, integer, real
 from apportion._utils.progress import report_progress
@@ -26,6 +27,7 @@ _MOST_COPIES = 5
 _ALLOWED: Mapping[str, Allowed] = {
     "n_neighbors": integer(1),
     "recall": real(low=0, high=1, ends="(]"),
+    "device": DEVICES,
 }
 
 
@@ -44,6 +46,9 @@ class KNNGraph(Graph):
     recall : float, default=0.95
         The share of true neighbors to find if an exact search would be slow, which is with more
         than 6 features and more than 32,768 rows. With 1, every search is exact.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Where neighbors are searched. On a GPU (`"cuda"`), every search is exact. `"auto"` uses a
+        GPU if there is one. Needs torch: install `apportion[gpu]`.
 
     Attributes
     ----------
@@ -85,9 +90,10 @@ class KNNGraph(Graph):
     _smallest: float
     _crowded: BoolArray
 
-    def __init__(self, n_neighbors: int = 10, *, recall: float = 0.95) -> None:
+    def __init__(self, n_neighbors: int = 10, *, recall: float = 0.95, device: str = "cpu") -> None:
         self.n_neighbors = n_neighbors
         self.recall = recall
+        self.device = device
 
     def fit(self, X: Any) -> Self:
         """Compute the similarities of the rows.
@@ -111,10 +117,12 @@ class KNNGraph(Graph):
         rows = X[order]
         first = np.append(True, np.any(rows[1:] != rows[:-1], axis=1))
         point = np.cumsum(first) - 1
-        lists = _NeighborLists(rows[first], np.bincount(point), self.n_neighbors, self.recall)
+        device = torch_device(self.device)
+        asked = self.n_neighbors, self.recall, device
+        lists = _NeighborLists(rows[first], np.bincount(point), *asked)
         if lists.n_edges > _MOST_COPIES * n * self.n_neighbors:
             point = np.arange(n)
-            lists = _NeighborLists(rows, np.ones(n, dtype=np.intp), self.n_neighbors, self.recall)
+            lists = _NeighborLists(rows, np.ones(n, dtype=np.intp), *asked)
         self._lists = lists
         n_points = len(lists.points)
         self._copies = sparse.csr_array((np.ones(n), (order, point)), shape=(n, n_points))
@@ -200,7 +208,9 @@ class KNNGraph(Graph):
             raise ValueError("some points stand for no row")
         ends = np.arange(n + 1, dtype=point.dtype)
         graph._copies = sparse.csr_array((np.ones(n), point, ends), shape=(n, n_points))
-        graph._lists = _Points(points, multiplicity, graph.n_neighbors, graph.recall)
+        # A model that was fitted on a GPU is also used where there is none.
+        device = None if graph.device == "cpu" else torch_device("auto")
+        graph._lists = _Points(points, multiplicity, graph.n_neighbors, graph.recall, device)
         graph.recall_, graph.search_ = graph._lists.search.recall, graph._lists.search.how
         graph._point_scales = state["point_scales"]
         graph._smallest = float(state["smallest_distance"])
@@ -215,14 +225,19 @@ class _Points:
     """Distinct points, the number of rows that equal each of them, and a search among them."""
 
     def __init__(
-        self, points: FloatArray, multiplicity: IntArray, n_neighbors: int, recall: float
+        self,
+        points: FloatArray,
+        multiplicity: IntArray,
+        n_neighbors: int,
+        recall: float,
+        device: Any = None,
     ) -> None:
         self.points = points
         self.multiplicity = multiplicity
         self._k = n_neighbors
         self._n_rows = int(multiplicity.sum())
         report_progress(SEARCHING)
-        self.search = neighbor_search(points, min(n_neighbors, len(points) - 1), recall)
+        self.search = neighbor_search(points, min(n_neighbors, len(points) - 1), recall, device)
 
     def needed(self, neighbors: IntArray, before: Any) -> BoolArray:
         """Return which neighboring points are needed to reach k rows, counting copies."""
@@ -236,9 +251,14 @@ class _NeighborLists(_Points):
     """Points with the lists of their nearest neighbors."""
 
     def __init__(
-        self, points: FloatArray, multiplicity: IntArray, n_neighbors: int, recall: float
+        self,
+        points: FloatArray,
+        multiplicity: IntArray,
+        n_neighbors: int,
+        recall: float,
+        device: Any = None,
     ) -> None:
-        super().__init__(points, multiplicity, n_neighbors, recall)
+        super().__init__(points, multiplicity, n_neighbors, recall, device)
         self.neighbors = self.search.lists(min(n_neighbors, len(points) - 1))
         self.distances = distances_to(points, points, self.neighbors)
         self.kept = self.needed(self.neighbors, (multiplicity - 1)[:, None])

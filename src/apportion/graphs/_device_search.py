@@ -1,0 +1,129 @@
+"""Exact nearest neighbors on a device, through torch."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from apportion._utils.device import refuse_on_device
+from apportion._utils.typing import FloatArray, IntArray
+from apportion.graphs._neighbors import BLOCK_ROWS, Search, SinglePrecision
+
+_SPARE = 8
+"""Candidates beside the k nearest, so that rounding seldom decides which rows are candidates."""
+
+_ERROR = 4e-6
+"""Values in single precision, ‖y‖² - 2 x·y, are exact up to this share of ‖x‖² + ‖y‖²."""
+
+_TILE_POINTS = 2**15
+_CELLS = 2**27
+"""Points of a tile, and distances that are held at a time, where tiles are written to memory."""
+
+
+# The k nearest points are found in three steps. In single precision, k and a few more candidates
+# are chosen: by bins that hold two points each (`_bin_kernels`), or tile by tile. It is proved that
+# no other point can be among the k nearest: its value would have to be below that of the k-th
+# candidate plus twice the largest error. That may be so if the last candidate is, or if a bin may
+# have lost a third point; such points are counted. Rows that fail the proof choose their candidates
+# in double precision. The candidates are then ordered by distances from differences.
+class DeviceSearch(Search):
+    """Search among all pairs on a device; exact, as in double precision."""
+
+    def __init__(self, points: FloatArray, device: Any) -> None:
+        super().__init__(points)
+        import torch
+
+        self._torch, self._device = torch, device
+        n, d = points.shape
+        refuse_on_device(
+            f"The search for the neighbors of {n:,} rows",
+            16 * n * d + 10 * 2**30,
+            device,
+            "Use device='cpu', or graph='anchor'.",
+        )
+        self.how = f"exact, among all pairs, on {device.type}"
+        self._singles = SinglePrecision(points[:BLOCK_ROWS])
+        self._center = np.median(points[:BLOCK_ROWS], axis=0).astype(np.float64)
+        self._doubles = self._sent(np.asarray(points, dtype=np.float64) - self._center)
+        self._double_norms = (self._doubles * self._doubles).sum(1)
+        self._in_bins = device.type == "cuda" and find_spec("triton") is not None
+        if self._in_bins:
+            from apportion.graphs import _bin_kernels as kernels
+
+            self._kernels = kernels
+            self._in_bins = d <= kernels.MOST_FEATURES
+        self._points = self._single(points)
+        self._norms = (self._points * self._points).sum(1)
+
+    def nearest(self, X: FloatArray, k: int) -> IntArray:
+        """Return the k nearest points of every row of X, the nearest first."""
+        Q = self._single(X)
+        D = self._sent(np.asarray(X, dtype=np.float64) - self._center)
+        width = min(k + _SPARE, len(self.points))
+        values, candidates, second = self._candidates(Q, width)
+        limits = self._limits(Q, values, candidates, k)
+        unproved = values[:, -1] <= limits if width < len(self.points) else limits < limits
+        if second is not None:
+            lost = (second <= limits[:, None]).any(1) & ~unproved
+            rows = lost.nonzero()[:, 0]
+            counts = self._kernels.count_up_to(Q[rows], self._points, self._norms, limits[rows])
+            unproved[rows] = counts != (values[rows] <= limits[rows, None]).sum(1)
+        rows = unproved.nonzero()[:, 0]
+        if len(rows):
+            tiles = D[rows], self._doubles, self._double_norms
+            candidates[rows] = self._in_tiles(*tiles, width)[1]
+        return np.asarray(self._nearest_of(D, candidates, k).cpu().numpy())
+
+    def _candidates(self, Q: Any, width: int) -> tuple[Any, Any, Any]:
+        """Return values and points of candidates, and the second values of bins if there are."""
+        if not self._in_bins:
+            return (*self._in_tiles(Q, self._points, self._norms, width), None)
+        values, points = self._kernels.least_in_bins(Q, self._points, self._norms)
+        least, places = values.topk(width, largest=False, sorted=True)
+        return least, points.gather(1, places).long(), values[:, values.shape[1] // 2 :]
+
+    def _limits(self, Q: Any, values: Any, candidates: Any, k: int) -> Any:
+        """Return the values below which a point may be among the k nearest."""
+        error = _ERROR * ((Q * Q).sum(1) + self._norms[candidates[:, :k]].amax(1))
+        return values[:, k - 1] + 2.0 * error
+
+    def _nearest_of(self, D: Any, candidates: Any, k: int) -> Any:
+        """Return the k nearest of the candidates, of equally near ones the first."""
+        torch = self._torch
+        candidates = candidates.sort(1)[0]
+        squares = torch.empty(candidates.shape, dtype=torch.float64, device=self._device)
+        rows = max(1, _CELLS // (candidates.shape[1] * D.shape[1]))
+        for first in range(0, len(D), rows):
+            some = slice(first, first + rows)
+            away = D[some, None, :] - self._doubles[candidates[some]]
+            squares[some] = (away * away).sum(2)
+        order = squares.sort(dim=1, stable=True)[1][:, :k]
+        return candidates.gather(1, order)
+
+    def _in_tiles(self, Q: Any, X: Any, norms: Any, width: int) -> tuple[Any, Any]:
+        """Return the least values and their points: of each tile, then of those together."""
+        torch = self._torch
+        found = []
+        rows = max(1, _CELLS // min(_TILE_POINTS, len(X)))
+        for first in range(0, len(Q), rows):
+            q = Q[first : first + rows]
+            parts = []
+            for start in range(0, len(X), _TILE_POINTS):
+                x = X[start : start + _TILE_POINTS]
+                tile = norms[start : start + _TILE_POINTS] - 2.0 * (q @ x.T)
+                values, points = tile.topk(min(width, len(x)), largest=False)
+                parts.append((values, points + start))
+            values, points = (torch.cat(part, 1) for part in zip(*parts, strict=True))
+            values, places = values.topk(width, largest=False, sorted=True)
+            found.append((values, points.gather(1, places)))
+        values, points = (torch.cat(part) for part in zip(*found, strict=True))
+        return values, points
+
+    def _sent(self, array: FloatArray) -> Any:
+        return self._torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+
+    def _single(self, X: FloatArray) -> Any:
+        singles = self._sent(self._singles(X))
+        return self._kernels.padded(singles) if self._in_bins else singles
