@@ -19,7 +19,7 @@ from apportion.cli.console import OPTIONS
 
 PACKAGE = Path(apportion.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*\b")
-PYTHON_ONLY = {"classes", "id_column"}
+PYTHON_ONLY = {"X", "classes", "id_column"}
 """Parameters of calls that no command makes: a table of totals from an array or a dataframe."""
 
 

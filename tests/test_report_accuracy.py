@@ -22,7 +22,6 @@ from apportion.bag_report import BagReport
 from apportion.cli.console import OPTIONS
 from apportion.datasets import make_bags
 from apportion.exceptions import hint
-from apportion.labeling._methods import graph_in
 from apportion.labeling._summary import fitted_run
 from apportion.model_selection import (
     CandidateReport,
@@ -30,6 +29,7 @@ from apportion.model_selection import (
     EstimatedAccuracy,
     WeighedCandidate,
 )
+from apportion.model_selection._graph_of_model import graph_in
 from apportion.plotting import CalibrationDisplay
 from apportion.plotting._held_out import HeldOutTotals, held_out_totals
 from apportion.plotting._window_times import SECOND, Times

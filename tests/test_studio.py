@@ -12,7 +12,6 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import httpx
 import numpy as np
@@ -590,9 +589,7 @@ def test_a_quick_answer_shows_what_changed(week, monkeypatch):
         found = replace(labeled.labels, labels=labels)
         return replace(labeled, labels=found, summary={**labeled.summary, "quick": True})
 
-    module = ModuleType("apportion.labeling.relabel")
-    module.relabel = quick
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(studio_module, "relabel", quick)
     full = week.get("api/days?participant=p1").json()["segments"]
     correct(week, 3 * 3600, 5 * 3600, "tv")
     week.run("relabel")

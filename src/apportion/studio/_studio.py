@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ import numpy as np
 from apportion._io.atomic_write import Outputs
 from apportion.exceptions import FileError
 from apportion.labeling._outputs import write_episodes, write_labeled
+from apportion.labeling.relabel import relabel
 from apportion.report import page_bytes
 from apportion.report._labeled import contents_of_table
 from apportion.studio import _corrections as corrections
@@ -329,7 +329,6 @@ class Studio:
         It starts from the last run in full, not from the last quick answer: so that the same
         corrections give the same labels, in whatever order they were made or undone.
         """
-        relabel = import_module("apportion.labeling.relabel").relabel
         assert self._full is not None
         key, n = self._inputs.key(), len(self._workspace.state.corrections)
         task = self._inputs.task(reading)
