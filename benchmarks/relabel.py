@@ -3,7 +3,7 @@
 Some rows get their true label: rows at random, or those of lowest confidence. Printed are how many
 of the other labels are right before, after the quick answer and after a full run, how many other
 labels the quick answer changes, and the seconds of both. Data: made-up weeks of three people, and
-scikit-learn's digits in bags of 50.
+the sets of `active.py`, in bags so large that the first labels are far from right.
 
     python benchmarks/relabel.py [--method lpllp] [--seeds 3] [--answers 10 20 50] [--speed]
 """
@@ -15,12 +15,14 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sklearn.datasets import load_digits
 
+from active import SETS, available, draw
 from apportion._utils.typing import AnyArray, IntArray
 from apportion.datasets import make_smart_home
 from apportion.labeling._features import TableFeatures, learn_features
@@ -30,6 +32,7 @@ from apportion.labeling._supervision import supervised_table
 from apportion.labeling.relabel import relabel
 from apportion.labeling.rows import is_known
 from apportion.labeling.table import LabeledTable, label_supervised
+from natural import DATA
 
 
 def main() -> None:
@@ -38,6 +41,9 @@ def main() -> None:
     parser.add_argument("--method", default="lpllp", help="of the full runs")
     parser.add_argument("--seeds", type=int, default=3, help="how many draws of data and rows")
     parser.add_argument("--answers", type=int, nargs="+", default=[10, 20, 50])
+    parser.add_argument("--rows", type=int, default=1500, help="of a set, at most")
+    parser.add_argument("--sphere", type=Path, default=DATA / "sphere", metavar="FOLDER")
+    parser.add_argument("--tables", type=Path, default=DATA / "tables", metavar="FOLDER")
     parser.add_argument("--speed", action="store_true", help="time 20,000 windows only")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -45,7 +51,10 @@ def main() -> None:
         print_speed(asked.method)
         return
     print("data    rows    answers  before  quick   full    changed  s quick  s full")
-    for name, make in (("week", a_week), ("digits", digits)):
+    sets: dict[str, Callable[[int], tuple[SupervisedTable, AnyArray]]] = {"week": a_week}
+    asked.sets = list(SETS)
+    sets |= {name: partial(a_table, name, asked) for name in available(asked)}
+    for name, make in sets.items():
         for how in ("random", "doubt"):
             for k in asked.answers:
                 print_means(name, make, how, k, asked.method, asked.seeds)
@@ -76,7 +85,7 @@ def first_run(
     make: Callable[[int], tuple[SupervisedTable, AnyArray]], method: str, seed: int
 ) -> tuple[SupervisedTable, AnyArray, TableFeatures, LabeledTable]:
     """Return a task, the truth, its features and the labels of a full run; kept for later."""
-    key = make.__name__, method, seed
+    key = make, method, seed
     if key not in _RUNS:
         task, truth = make(seed)
         features = learn_features(task)
@@ -141,19 +150,20 @@ def a_week(seed: int, days: int = 7, minutes: int = 10) -> tuple[SupervisedTable
     return task, truth
 
 
-def digits(seed: int) -> tuple[SupervisedTable, AnyArray]:
-    """Return the digits in bags of 50 with their counts, and the truth."""
-    X, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(seed).permutation(len(y))
-    X, truth = X[order], np.array([f"d{label}" for label in y[order]], dtype=object)
-    bags = np.array([f"b{i // 50}" for i in range(len(y))])
+def a_table(name: str, given: argparse.Namespace, seed: int) -> tuple[SupervisedTable, AnyArray]:
+    """Return a set of `active.py` as a table with its totals, and the truth where it is known."""
+    drawn = draw(name, seed, given)
+    truth = np.array([f"c{label}" for label in drawn.y], dtype=object)
+    bags = np.array([f"b{bag}" for bag in drawn.bags])
     names = sorted(set(truth.tolist()))
     counts = [
         {"bag": bag, **{name: int((truth[bags == bag] == name).sum()) for name in names}}
         for bag in dict.fromkeys(bags.tolist())
     ]
-    rows = pa.table({"bag": bags, **{f"x{j}": X[:, j] for j in range(X.shape[1])}})
-    return supervised_table(rows, bags="bag", proportions=counts), truth
+    columns = {f"x{j}": column for j, column in enumerate(np.asarray(drawn.X).T)}
+    task = supervised_table(pa.table({"bag": bags, **columns}), bags="bag", proportions=counts)
+    truth[~drawn.is_scored] = None
+    return task, truth
 
 
 def print_speed(method: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
+from sklearn.datasets import make_blobs
 
 from apportion.datasets import make_smart_home
 from apportion.exceptions import InputError
@@ -92,7 +93,7 @@ def test_corrections_and_exclusions_are_kept_with_the_totals(first):
 
 def test_bags_that_no_correction_reaches_keep_their_labels(first, monkeypatch):
     task, features, before = first
-    monkeypatch.setattr("apportion.labeling.relabel._STEPS", 0)  # no correction spreads
+    monkeypatch.setattr("apportion.labeling.relabel._REACHED", 2.0)  # the row itself, no other
     rows = np.flatnonzero(is_known(before.labels.labels))
     bag = task.supervision.bags
     row = rows[5]
@@ -101,6 +102,29 @@ def test_bags_that_no_correction_reaches_keep_their_labels(first, monkeypatch):
     changed = after.labels.labels != before.labels.labels
     assert changed[row]
     assert set(bag[changed]) == {bag[row]}
+
+
+def test_rows_that_were_not_corrected_learn_from_corrections():
+    """Random bags of 150 rows tell little; twenty labels tell more, also of other rows."""
+    gained = []
+    for seed in range(3):
+        X, y = make_blobs(600, 5, centers=9, cluster_std=2.5, random_state=seed)
+        truth = np.array(["a", "b", "c"], dtype=object)[y % 3]
+        bags = np.array([f"b{k}" for k in np.random.default_rng(seed).permutation(600) // 150])
+        counts = [
+            {"bag": bag, **{name: int((truth[bags == bag] == name).sum()) for name in "abc"}}
+            for bag in sorted(set(bags.tolist()))
+        ]
+        rows = pa.table({"bag": bags, **{f"x{j}": X[:, j] for j in range(5)}})
+        task = supervised_table(rows, bags="bag", proportions=counts)
+        features = learn_features(task)
+        before = label_supervised(task, features, method_named("lpllp"), method="lpllp")
+        asked = np.random.default_rng(seed).choice(600, 20, replace=False)
+        after = relabel(before, corrected(task, [(row, truth[row]) for row in asked]), features)
+        others = np.setdiff1d(np.arange(600), asked)
+        right = [(x.labels.labels == truth)[others].mean() for x in (before, after)]
+        gained.append(right[1] - right[0])
+    assert np.mean(gained) > 0.05, gained
 
 
 def test_other_rows_are_refused(first):
