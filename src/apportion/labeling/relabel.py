@@ -29,7 +29,6 @@ from apportion.exceptions import InputError
 from apportion.graphs import Graph, KNNGraph
 from apportion.labeling._exclusions import Exclusions, InTime
 from apportion.labeling._features import TableFeatures
-from apportion.labeling._methods import graph_in
 from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling.rows import (
     Fitted,
@@ -41,6 +40,7 @@ from apportion.labeling.rows import (
 )
 from apportion.labeling.table import LabeledTable, labeled_by
 from apportion.model_selection._accuracy import withheld
+from apportion.model_selection._graph_of_model import graph_in
 from apportion.model_selection._weighing import WeighingClassifier
 from apportion.supervision.bags import Bags, match_bags
 
