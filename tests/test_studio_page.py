@@ -349,6 +349,37 @@ def test_a_question_is_answered_skipped_or_not_known(browser, corrected):
         assert text_of(page, "#asked") == "1 answered, 1 skipped, 1 not known"
 
 
+def test_rows_without_times_are_corrected_in_a_list(browser, tmp_path):
+    lines = [f"r{k},b{k // 6},{k % 6},{k}" for k in range(12)]
+    readings = "\n".join(["id,bag,x,y", *lines]) + "\n"
+    totals = "bag,low,high\nb0,3,3\nb1,2,4\n"
+    with served(tmp_path / "study") as server, tab(browser, server) as page:
+        for role, text in (("readings", readings), ("proportions", totals)):
+            file = {"name": f"{role}.csv", "mimeType": "text/csv", "buffer": text.encode()}
+            page.set_input_files(f"#file-{role}", file)
+            wait_for(page, f"#name-{role}", f"{role}.csv")
+        page.select_option(f"#role-{texts(page, '#columns tbody th').index('bag')}", "bag")
+        until(page, "state.understanding.ok")
+        page.select_option("#setting-method", "lpllp")
+        until(page, "state.settings.method === 'lpllp'")
+        page.click("#run")
+        page.locator("#rows tbody tr").first.wait_for()
+        assert texts(page, "#rows tbody th") == [f"r{k}" for k in range(12)]
+        page.select_option("#bag", "b1")
+        until(page, "document.querySelectorAll('#rows tbody tr').length === 6")
+        page.check("#row-7")
+        page.locator("#row-9").click(modifiers=["Shift"])
+        assert text_of(page, "#chosen-words").startswith("3 rows: ")
+        page.click("#panel .labels:not(.not) button:has-text('high')")
+        wait_for(page, "#corrections", "high")
+        page.click("#relabel")
+        wait_for(page, "#changed", "changed")
+        wait_for(page, "#rows-shown", "of 6")
+        until(page, "rows.shown.filter(({ label }) => className(label) === 'high').length === 4")
+        labels = page.evaluate("rows.shown.map(({ label }) => className(label))")
+        assert labels[1:4] == ["high"] * 3
+
+
 # Runs, tabs, reloads
 
 
