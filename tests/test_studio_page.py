@@ -135,11 +135,11 @@ def text_of(page, selector):
 
 def wait_for(page, selector, words):
     """Wait until an element says something."""
-    until(page, f"document.querySelector({selector!r})?.textContent.includes({words!r})", 10)
+    until(page, f"document.querySelector({selector!r})?.textContent.includes({words!r})", 30)
 
 
 def wait_for_lanes(page):
-    until(page, "document.querySelectorAll('.bar').length > 0", 10)
+    until(page, "document.querySelectorAll('.bar').length > 0", 30)
 
 
 def bars_of(page, name):
