@@ -76,7 +76,8 @@ def correct(page: Page, images: Path) -> None:
     bar, label = page.evaluate(
         """days.bars.map((bar, at) => [bar, days.bars[at - 1], days.bars[at + 1]])
              .filter(([bar, before, after]) =>
-               bar.lane === 0 && bar.label >= 0 && before?.label >= 0 && before.label === after?.label)
+               bar.lane === 0 && bar.label >= 0 &&
+               before?.label >= 0 && before.label === after?.label)
              .map(([bar, before]) => [bar.number, before.label, bar.end - bar.start])
              .sort((a, b) => a[2] - b[2])[0]"""
     )[:2]
