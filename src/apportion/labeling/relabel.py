@@ -30,7 +30,7 @@ from apportion.estimators._base import BagClassifier
 from apportion.estimators._graph import GraphClassifier
 from apportion.exceptions import InputError
 from apportion.graphs import Graph, KNNGraph
-from apportion.labeling._exclusions import Exclusions
+from apportion.labeling._exclusions import Exclusions, InTime
 from apportion.labeling._features import TableFeatures
 from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling.rows import (
@@ -48,9 +48,9 @@ from apportion.model_selection._weighing import WeighingClassifier
 from apportion.supervision.bags import Bags, match_bags
 
 PRIOR_WEIGHT = 0.03
-"""μ: how near soft labels keep to those of the full run. On SPHERE, segment and digits, each drawn
-three times, 50 answers at random bring .42 right before to .67 with this, to .59 with 0.1 and to
-.69 with 0.01 on SPHERE; a full run to .68."""
+"""μ: how near soft labels keep to those of the full run. Chosen among 0.1, 0.03 and 0.01 on SPHERE,
+segment and digits, the sets of `benchmarks/relabel.py`: 50 answers at random teach about as much
+with the last two, and clearly less with the first."""
 
 TIME_WEIGHT = 2.0
 """How strongly rows that follow each other are tied on a graph that has no such ties: as much as so
@@ -62,7 +62,7 @@ _LOYALTY = 0.02
 _REACHED = 0.01
 """Soft labels that change by less are not reached by a correction."""
 
-_TOLERANCE, _MOST_ITERATIONS = 1e-4, 100
+_TOLERANCE, _MOST_ITERATIONS = 1e-3, 100
 """How exact S is, and the most iterations that it takes."""
 
 _DOUBT = 1e-3
@@ -135,9 +135,7 @@ def _changed(model: BagClassifier, X: FloatArray, known: Supervision) -> Fitted:
     ranks = hash_ranks(X, len(X))
     in_time = time_of(model, known, ranks)
     before = places_among(model.transduction_, model.classes_)
-    graph = _graph_of(model, X)
-    if in_time is not None and not graph.time_weight and TIME_WEIGHT:
-        graph = graph.tied_in_time(in_time.sequences, TIME_WEIGHT)
+    graph = _graph_of(model, X, in_time)
     F = _moved(model, matched, known.excluded, graph, ranks)
     reached = np.abs(F - model.label_distributions_).max(axis=1) > _REACHED
     reached |= matched.given != _given_before(model)
@@ -161,13 +159,14 @@ def _changed(model: BagClassifier, X: FloatArray, known: Supervision) -> Fitted:
     return changed, list(rules.notes)
 
 
-def _graph_of(model: Any, X: FloatArray) -> Graph:
-    """Return the graph of a model, or one of nearest neighbors that the model keeps from now on."""
-    graph = graph_in(model)
+def _graph_of(model: Any, X: FloatArray, in_time: InTime | None) -> Graph:
+    """Return the graph on which corrections spread, which the model keeps from now on."""
+    graph = getattr(model, "_graph_of_corrections", None)
     if graph is None:
-        graph = getattr(model, "_graph_of_corrections", None)
-    if graph is None:
-        graph = model._graph_of_corrections = KNNGraph().fit(X)
+        graph = graph_in(model) or KNNGraph().fit(X)
+        if in_time is not None and not graph.time_weight:
+            graph = graph.tied_in_time(in_time.sequences, TIME_WEIGHT)
+        model._graph_of_corrections = graph
     return graph
 
 
