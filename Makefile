@@ -124,6 +124,7 @@ benchmark-cluster: .venv/dev
 
 screenshots: .venv/dev
 	$(BIN)/python docs/pictures/screenshots.py docs/images $(if $(SPHERE),--sphere $(SPHERE))
+	$(BIN)/python docs/pictures/studio.py docs/images
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -72,15 +72,18 @@ def find_labels(page: Page, images: Path) -> None:
 
 
 def correct(page: Page, images: Path) -> None:
-    """Correct the longest television of the first day, and label again."""
-    bar = page.evaluate(
-        """days.bars.filter(({ lane, label }) => lane === 0 && className(label) === "tv")
-             .reduce((best, one) =>
-               (one.end - one.start > best.end - best.start ? one : best)).number"""
-    )
+    """Correct the shortest bar of the first day between two bars with the same label."""
+    bar, label = page.evaluate(
+        """days.bars.map((bar, at) => [bar, days.bars[at - 1], days.bars[at + 1]])
+             .filter(([bar, before, after]) =>
+               bar.lane === 0 && bar.label >= 0 &&
+               before?.label >= 0 && before.label === after?.label)
+             .map(([bar, before]) => [bar.number, before.label, bar.end - bar.start])
+             .sort((a, b) => a[2] - b[2])[0]"""
+    )[:2]
     page.locator(f'[data-bar="{bar}"]').click()
     take(page, "#days-box, #panel", images / "studio-days.png", whole_screen=True)
-    page.click("#panel .labels:not(.not) button:has-text('desk')")
+    page.click(f"#is-{label}")
     page.locator("#corrections tbody tr").wait_for()
     page.click("#relabel")
     page.locator("#changed:not(:empty)").wait_for()

@@ -44,5 +44,7 @@ function showChanged({ run }) {
   const changed = run?.changed;
   const words = changed
     ? `${counted(changed.rows, "row")} changed, ${changed.beside.toLocaleString("en")} beside those you corrected.` : "";
-  if (isNew("changed", [run?.id, words])) element("changed").textContent = words;
+  if (!isNew("changed", [run?.id, words])) return;
+  element("changed").replaceChildren(words, ...(words && hasTimes() ? [" ", make("a", { href: "#lanes-title" }, "See the days")] : []));
+  element("before-words").textContent = changed ? ` (${counted(changed.rows, "row")} changed)` : "";
 }

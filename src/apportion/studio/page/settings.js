@@ -14,11 +14,14 @@ function initUnderstanding() {
 }
 
 function showUnderstanding({ understanding: found, files }) {
-  element("understood-nothing").hidden = Boolean(found);
-  element("understood").hidden = !found;
-  if (!found) {
-    element("understood-nothing").textContent = files.readings
-      ? "The windows are there. Choose a diary or totals, too." : "This appears once there are files.";
+  // Roles of columns are known once both files are there; a file that cannot be read is said at once.
+  const missing = !files.readings ? "a table of windows" : !files.diary && !files.proportions ? "a diary or totals" : "";
+  const waits = !found || Boolean(missing && !found.field);
+  element("understood-nothing").hidden = !waits;
+  element("understood").hidden = waits;
+  if (waits) {
+    element("understood-nothing").textContent = found
+      ? `${found.rows ? `${counted(found.rows, "row")} were read. ` : ""}Choose ${missing}, too.` : "This appears once there are files.";
     return;
   }
   if (!isNew("understanding", found)) return;

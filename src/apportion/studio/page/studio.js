@@ -69,8 +69,11 @@ function showRun({ job, understanding, run }) {
   if (busy) showProgress(job);
   const failed = job?.state === "failed" ? job.problem : job?.state === "cancelled" ? "Cancelled. Nothing was changed." : "";
   if (isNew("job", [job?.id, job?.state])) {
-    element("run-problem").textContent = failed ?? "";
-    if (busy) element("cancel").focus({ preventScroll: true });
+    // A quick answer is asked for beside the corrections, and that is where it fails.
+    for (const [id, kind] of [["run-problem", "full"], ["relabel-problem", "quick"]]) {
+      element(id).textContent = (job?.kind === kind && failed) || "";
+    }
+    if (busy && job.kind === "full") element("cancel").focus({ preventScroll: true });
   }
 }
 
