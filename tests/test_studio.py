@@ -323,6 +323,14 @@ def test_what_was_understood(page):
     assert any("“Graphs”" in rule for rule in found["rules"])
 
 
+def test_an_entry_needs_a_look_if_more_than_a_few_windows_are_missing(page):
+    header, *lines = windows().splitlines()
+    page.give("readings", "\n".join([header, *lines[:23], *lines[24:46]]) + "\n")  # 23 h, 22 h
+    page.give("diary", DIARY)
+    problems = {one["name"]: one["problem"] for one in page.state["understanding"]["entries"]}
+    assert problems == {"2024-03-04": "", "2024-03-05": "it was recorded in part"}
+
+
 def test_a_setting_changes_what_is_understood(page):
     page.give("readings", windows())
     page.give("diary", DIARY)
@@ -785,6 +793,7 @@ def test_questions_about_a_table_without_times(table_page):
     if questions:  # rows may all be certain
         assert questions[0]["words"].startswith("row ")
         assert questions[0]["signal"] is None
+        assert [one["name"] for one in questions[0]["cells"]] == ["x", "y"]
 
 
 # The command

@@ -233,6 +233,7 @@ def test_a_file_that_does_not_fit_is_explained(browser, tmp_path, week):
         page.set_input_files("#file-diary", nobody)
         wait_for(page, "#next", "something does not fit")
         assert text_of(page, "#understood-problem")
+        assert set(roles_of(page)) == {""}  # no column is said to be unused
         assert page.locator("#run").is_disabled()
         page.set_input_files("#file-diary", week.diary)
         wait_for(page, "#next", "find labels")
@@ -259,9 +260,10 @@ def test_a_correction_is_kept_by_relabeling_and_can_be_undone(browser, corrected
         n = round((end - start) / 1800)
         changed = page.evaluate("state.run.changed")
         assert changed["corrected"] == n
-        assert f"{changed['rows']} rows changed, {changed['beside']} beside" in text_of(
-            page, "#changed"
-        )
+        words = f"{changed['rows']} rows changed, {changed['beside']} of them other"
+        assert words in text_of(page, "#changed")
+        wait_for(page, "#chosen-words", "desk, confidence 1.00, after your correction")
+        assert page.evaluate("document.activeElement.id") == "changed"
         until(page, f"days.bars.some((bar) => bar.lane === {lane} && bar.given)")
         inside = [bar for bar in bars_of(page, "p1") if bar[0] == lane and start <= bar[1] < end]
         assert {bar[3] for bar in inside} == {"desk"}
@@ -271,6 +273,7 @@ def test_a_correction_is_kept_by_relabeling_and_can_be_undone(browser, corrected
         assert "quick answer" in text_of(page, "#save-warning")
         page.click("#corrections button")
         page.locator("#corrections-none").wait_for()
+        until(page, "document.activeElement.id === 'corrections-title'")
         assert not texts(page, "#corrections tbody tr")
 
 
@@ -338,6 +341,11 @@ def test_a_question_is_answered_skipped_or_not_known(browser, corrected):
         wait_for_lanes(page)
         page.click("#ask")
         wait_for(page, "#question", "Question 1 of")
+        assert page.evaluate("document.activeElement.closest('#question') !== null")
+        page.click("#show-in-days")
+        times = page.evaluate("[asking.questions[0].start, asking.questions[0].end]")
+        until(page, f"choice?.start === {times[0]} && choice.end === {times[1]}")
+        assert page.evaluate("isDay(asking.questions[0].day, choice.day)")
         assert page.locator("#question figure path.signal").count()
         page.click("#skip")
         wait_for(page, "#question", "Question 2 of")
@@ -487,7 +495,7 @@ def test_hostile_names_stay_text(browser, tmp_path):
         page.locator(".bar").first.click()
         page.click("#is-0")
         wait_for(page, "#corrections", page.evaluate("classesOf()[0].name"))
-        assert set(texts(page, "#legend li")) == set(HOSTILE)
+        assert set(texts(page, "#legend li")) == {*HOSTILE, "no label"}
         assert who in text_of(page, "#lanes-title")
         assert "<b>study" in page.title()
         assert page.evaluate("window.pwned") is None

@@ -38,7 +38,7 @@ def studio(options: StudioOptions) -> None:
 
     The page is served on this machine only, at an address with a random token, until Ctrl-C. It
     runs what `apportion label` runs, and leaves labels.csv, report.html and settings.json in
-    FOLDER. Needs `apportion[studio]`.
+    FOLDER. Needs the extra `studio` of apportion.
     """
     from apportion._io.file_kinds import require_file
     from apportion.cli.console import console

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from apportion._io.feature_columns import when_by_name
+from apportion._io.identifiers import is_missing, plain_name
 from apportion._io.values import delimiter_in, numbers_of
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.labeling._features import TableFeatures
@@ -25,6 +28,8 @@ _CONTEXT = 2 * 3600 * SECOND
 """Signals are shown this long before and after."""
 
 _MOST_POINTS, _MOST_SERIES = 200, 3
+_MOST_CELLS, _LONGEST = 24, 60
+"""What is shown of a row without a time: this many cells, and the longest text."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ def _question(
     if index.times is None:
         name = str(row) if index.ids is None else index.ids[row]
         nowhere = dict.fromkeys(("participant", "day", "start", "end", "signal"))
-        content = {**nowhere, **common, "words": f"row {name}"}
+        content = {**nowhere, **common, "words": f"row {name}", "cells": _cells(features, row)}
         return Question(common["id"], rows, {"rows": rows.tolist()}, content)
     participant = index.participants[index.participant[row]]
     start, end = index.extent(rows)
@@ -146,7 +151,10 @@ def _episode(labels: Labels, row: int) -> IntArray:
 def _signal(
     index: RowIndex, features: TableFeatures, row: int, start: int, end: int, midnight: int
 ) -> dict[str, Any]:
-    """Return the features that differ most from their means there, over the time around."""
+    """Return the features that differ most from their means there, over the time around.
+
+    Those that tell the time come last: the page shows it anyway.
+    """
     times = index.times
     assert times is not None
     name = index.participants[index.participant[row]]
@@ -159,7 +167,7 @@ def _signal(
         (_deviation(values[here], mean, scale), name, values)
         for name, mean, scale, values in _series(index, features, rows)
     ]
-    series.sort(key=lambda item: -item[0])
+    series.sort(key=lambda item: (when_by_name(item[1]) is not None, -item[0]))
     return {
         "times": numbers((times.starts[rows] - midnight) / SECOND, 3),
         "series": [
@@ -169,6 +177,15 @@ def _signal(
         "from": (start - midnight) / SECOND,
         "to": (end - midnight) / SECOND,
     }
+
+
+def _cells(features: TableFeatures, row: int) -> list[dict[str, str]]:
+    """Return what a row has in the columns of the first features."""
+    cells = ((name, features.columns.column(name)[row].as_py()) for name in features.recipe.names)
+    return [
+        {"name": name, "value": "–" if is_missing(cell) else plain_name(cell)[:_LONGEST]}
+        for name, cell in islice(cells, _MOST_CELLS)
+    ]
 
 
 def _series(

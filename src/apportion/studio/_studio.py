@@ -433,7 +433,9 @@ class Studio:
 
     def _file_json(self, role: str) -> dict[str, Any] | None:
         file = self._workspace.state.files.get(role)
-        return None if file is None else {"name": file.name, "bytes": file.bytes}
+        if file is None:
+            return None
+        return {"name": file.name, "bytes": file.bytes, "kept": f"{role}{file.ending}"}
 
     def _content(self, name: str, otherwise: str) -> bytes:
         file = self._workspace.open_download(name)

@@ -232,7 +232,7 @@ def _entries(reading: Reading) -> list[dict[str, Any]]:
             "name": remark.entry,
             "rows": 0,
             "totals": {},
-            "problem": f"{remark.place}: {remark.problem}",
+            "problem": f"{remark.problem} ({remark.place})",
             "fix": rendered(remark.fix, PAGE_NAMES),
         }
         for remark in problems.values()

@@ -169,6 +169,14 @@ function refill(box, ...children) {
   if (focused) (element(focused) ?? box.querySelector("button, input, select"))?.focus();
 }
 
+// Give the focus to an element, if what had it is gone or can no longer have it.
+function keepFocus(id) {
+  const { activeElement: focused } = document;
+  if (!focused || focused === document.body || focused.disabled || focused.closest("[hidden]")) {
+    element(id).focus({ preventScroll: true });
+  }
+}
+
 function makeButton(words, action, attributes = {}) {
   const button = make("button", { type: "button", ...attributes }, ...[words].flat());
   button.addEventListener("click", action);

@@ -25,12 +25,15 @@ function openCorrections() {
 function relabelWords(all, open) {
   if (running() && state.job.kind === "quick") return "Relabeling …";
   if (state.run?.stale) return "Files or settings have changed: find labels in full first.";
-  if (open) return `Find labels anew from the last ones, in seconds, with ${counted(all, "correction")}.`;
-  return all ? "The labels keep to all corrections." : "Correct something first: choose a bar above.";
+  if (open) return `Find labels again, starting from these, with ${counted(all, "correction")}. It takes seconds.`;
+  return all ? "The labels keep to all corrections." : `Correct something first: choose ${hasTimes() ? "a bar" : "rows"} above.`;
 }
 
 function makeCorrection({ id, participant, words, label, exclude, rows, was }) {
-  const undo = makeButton("Undo", () => attempt("relabel-problem", "DELETE", `api/corrections/${id}`),
+  const undo = makeButton("Undo", async () => {
+    await attempt("relabel-problem", "DELETE", `api/corrections/${id}`);
+    keepFocus("corrections-title"); // the last correction takes its button with it
+  },
     { id: `undo-${id}`, "aria-label": `Undo ${words}` });
   return make("tr", {},
     make("th", { scope: "row" }, [participant, words].filter(Boolean).join(", ")),
@@ -43,8 +46,13 @@ function makeCorrection({ id, participant, words, label, exclude, rows, was }) {
 function showChanged({ run }) {
   const changed = run?.changed;
   const words = changed
-    ? `${counted(changed.rows, "row")} changed, ${changed.beside.toLocaleString("en")} beside those you corrected.` : "";
+    ? changedWords(changed) : "";
   if (!isNew("changed", [run?.id, words])) return;
   element("changed").replaceChildren(words, ...(words && hasTimes() ? [" ", make("a", { href: "#lanes-title" }, "See the days")] : []));
   element("before-words").textContent = changed ? ` (${counted(changed.rows, "row")} changed)` : "";
+}
+
+function changedWords({ rows, beside }) {
+  if (!rows) return "No label changed.";
+  return `${counted(rows, "row")} changed, ${beside.toLocaleString("en")} of them other than those you corrected.`;
 }

@@ -41,7 +41,7 @@ function showLooking({ run, corrections, understanding }) {
   element("days-nothing").hidden = there;
   element("days-nothing").textContent = run && !run.in_memory
     ? "The studio was started again since these labels were found, or files have changed: find labels again to look at them. Your corrections are kept."
-    : "The labels appear here once they were found.";
+    : "The labels appear here once they are found.";
   element("looking").hidden = !there;
   if (!there) return;
   days.classes = understanding.classes;
@@ -55,8 +55,9 @@ function showLooking({ run, corrections, understanding }) {
 }
 
 function showLegend(classes) {
-  element("legend").replaceChildren(...classes.map((style) =>
-    make("li", {}, swatch({ pattern: "", ...style }), make("span", { title: style.name }, style.name))));
+  const items = classes.map((style) => make("li", {}, swatch({ pattern: "", ...style }), make("span", { title: style.name }, style.name)));
+  const none = make("li", {}, swatch({ color: "var(--paper)", pattern: "" }), make("span", {}, "no label"));
+  element("legend").replaceChildren(...items, ...(hasTimes() ? [none] : []));
 }
 
 async function fetchPeople() {
@@ -100,6 +101,7 @@ async function fetchDays(name) {
   days.byDay = segmentsByDay(found.segments, days.names.length);
   days.before = found.before && segmentsByDay(found.before, days.names.length);
   element("before-box").hidden = !days.before;
+  const newer = isNew("days of run", [state.run.id, state.run.when]);
   if (isNew("run with before", days.before ? state.run.id : null)) element("show-before").checked = Boolean(days.before);
   element("lanes-title").textContent = `Days${participant ? ` of ${participant}` : ""}`;
   const all = days.byDay.flat();
@@ -108,6 +110,19 @@ async function fetchDays(name) {
   if (other) clearChoice();
   markPerson();
   showPage(other ? 0 : days.page);
+  if (newer && choice && !choice.rows) showChoice(); // what was chosen has other labels now
+}
+
+// Show the day of a range of time, with the range chosen.
+async function showInDays({ participant, day: name, start, end }) {
+  await fetchDays(participant ?? "");
+  const day = days.names.findIndex((_, at) => isDay(name, at));
+  if (day < 0) return;
+  [days.from, days.to] = days.whole;
+  showPage(Math.floor(day / LANES_PER_PAGE));
+  chooseRange(day % LANES_PER_PAGE, start, end);
+  element("lanes-title").scrollIntoView();
+  element("lanes").focus({ preventScroll: true });
 }
 
 // A range of time, widened to whole hours if it lasts some.

@@ -53,6 +53,7 @@ function makeCard(role) {
     make("h3", {}, title, " ", make("span", { class: "hint" }, needed)),
     make("p", { id: `about-${role}` }, words, " Columns such as ", make("code", {}, such), "."),
     make("p", { class: "file-name", id: `name-${role}` }),
+    make("p", { class: "hint", id: `kept-${role}` }),
     make("p", { class: "controls" }, make("label", { class: "button" }, make("span", { class: "choose" }, "Choose a file"), make("span", { class: "unseen" }, ` of ${title}`), input), remove),
     make("p", { class: "problem", role: "alert", "data-problem": role }));
 }
@@ -101,6 +102,8 @@ function showFiles({ files, job }) {
     const file = files[role];
     const name = element(`name-${role}`);
     name.textContent = file ? `${file.name} (${sizeInWords(file.bytes)})` : "";
+    // Messages name the file of the folder.
+    element(`kept-${role}`).textContent = file && file.kept !== file.name ? `In the studio's folder: ${file.kept}` : "";
     name.closest(".card").classList.toggle("filled", Boolean(file));
     name.closest(".card").querySelector(".choose").textContent = file ? "Choose another" : "Choose a file";
     element(`remove-${role}`).hidden = !file;

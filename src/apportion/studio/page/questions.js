@@ -34,6 +34,7 @@ async function fetchQuestions() {
     const { questions, bags } = await request("GET", "api/questions");
     Object.assign(asking, { questions, at: 0 });
     showQuestion();
+    element("question").querySelector("h4, p")?.focus({ preventScroll: true });
     showSplits(bags);
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
@@ -59,11 +60,13 @@ function showQuestion() {
     make("h4", { tabindex: "-1" }, `Question ${at + 1} of ${questions.length}: what was this?`),
     make("p", {}, make("strong", {}, [question.participant, question.words].filter(Boolean).join(", ")), `. Likely ${guess}.`),
     ...drawSignal(question),
+    ...showCells(question),
     make("div", { class: "labels", role: "group", "aria-label": "This was" }, make("span", {}, "This was"), ...[...likely, ...others].map((label) =>
       makeButton([swatch({ pattern: "", ...classesOf()[label] }), classesOf()[label].name], () => answer({ action: "answer", label }), { class: "label" }))),
     make("p", { class: "controls" },
       makeButton("Skip", () => answer({ action: "skip" }), { id: "skip" }),
-      makeButton("I don't know", () => answer({ action: "unknown" }), { id: "unknown" })),
+      makeButton("I don't know", () => answer({ action: "unknown" }), { id: "unknown" }),
+      ...(question.day === null ? [] : [makeButton("Show it in the days", () => showInDays(question), { id: "show-in-days" })])),
     make("p", { class: "problem", role: "alert", id: "question-problem" }));
 }
 
@@ -83,6 +86,12 @@ function drawSignal({ signal }) {
   const about = make("p", { class: "hint" }, "The sensors around it; the shaded part is what is asked about.");
   const more = rest.length ? [make("details", {}, make("summary", {}, `${counted(rest.length, "more signal")}`), make("div", { class: "signals" }, ...rest))] : [];
   return [about, make("div", { class: "signals" }, ...plots.slice(0, MOST_SERIES)), ...more];
+}
+
+// What a row without a time has in its columns.
+function showCells({ cells }) {
+  if (!cells?.length) return [];
+  return [make("dl", { class: "cells" }, ...cells.map(({ name, value }) => make("div", {}, make("dt", {}, name), make("dd", {}, value))))];
 }
 
 function drawSeries({ times, from, to }, { name, values }) {

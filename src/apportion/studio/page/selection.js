@@ -180,7 +180,7 @@ function showChoice() {
   const { day, start, end } = choice;
   const contents = contentsOf(choice);
   const what = contents.map(({ label, seconds, sure, given }) =>
-    `${className(label)}${contents.length > 1 ? ` ${duration(seconds)}` : ""}, confidence ${(sure / seconds).toFixed(2)}${given ? ", given by you" : ""}`);
+    `${className(label)}${contents.length > 1 ? ` ${duration(seconds)}` : ""}, confidence ${(sure / seconds).toFixed(2)}${given ? ", after your correction" : ""}`);
   element("chosen-words").textContent =
     `${days.names[day]}, ${clock(start)} to ${end === 86400 ? "24:00" : clock(end)} (${duration(end - start)}): ${what.join("; ") || "no windows"}.`;
   const times = make("p", { class: "controls times" }, makeTime("From", "start"), makeTime("to", "end"),

@@ -62,17 +62,20 @@ function showMisfit({ ok, problem, field }) {
   box.append(" ", makeButton(words, () => goTo(control), { class: "link", id: "go-to-misfit" }));
 }
 
-function showColumns({ columns = [] }) {
+function showColumns({ columns = [], ok }) {
   const lines = columns.map((column, index) => {
     const select = make("select", { id: `role-${index}`, "aria-label": `Role of ${column.name}` });
-    for (const [role, words] of Object.entries(ROLE_WORDS)) {
+    // Columns are recognized with the diary: while it does not fit, only those that settings name have a role.
+    const open = !ok && column.role === "unused" && !state.settings.exclude?.includes(column.name);
+    const roles = [...(open ? [["", "not known yet"]] : []), ...Object.entries(ROLE_WORDS)];
+    for (const [role, words] of roles) {
       const option = make("option", { value: role }, words);
-      option.selected = role === column.role;
+      option.selected = role === (open ? "" : column.role);
       select.append(option);
     }
     select.addEventListener("change", async () => {
       const changed = await attempt("columns-problem", "PUT", "api/settings", settingsForRole(column, select.value));
-      if (!changed) select.value = column.role;
+      if (!changed) select.value = open ? "" : column.role;
     });
     return make("tr", {},
       make("th", { scope: "row" }, column.name),
@@ -100,7 +103,7 @@ function settingsForRole({ name, role: before }, role) {
 }
 
 function showEntries({ entries = [], bag_word: word = "bag" }) {
-  const misfits = entries.filter(({ problem }) => problem);
+  const misfits = entries.filter(({ problem }) => problem).sort((a, b) => Boolean(a.rows) - Boolean(b.rows)); // unused ones first
   const alike = new Map(); // what is the same of many is said once
   for (const entry of misfits) {
     const key = JSON.stringify([entry.problem, entry.fix]);
@@ -109,8 +112,8 @@ function showEntries({ entries = [], bag_word: word = "bag" }) {
   element("entries-box").hidden = !entries.length;
   element("entries-title").textContent = `${capitalized(plural(2, word).slice(2))}`;
   element("entries-summary").textContent = misfits.length
-    ? `There is something to say about ${misfits.length.toLocaleString("en")} of ${plural(entries.length, word)}:`
-    : `All ${plural(entries.length, word)} fit the windows.`;
+    ? `${misfits.length.toLocaleString("en")} of ${plural(entries.length, word)} ${misfits.length === 1 ? "needs" : "need"} a look:`
+    : `All ${plural(entries.length, word)} fit the rows.`;
   element("misfits").hidden = !misfits.length;
   refill(element("misfits"), makeTable([capitalized(word), "What does not fit", "What to do"], [...alike.values()].slice(0, MOST_ENTRIES).map((members) =>
     [someOf(members.map(({ name }) => name)), capitalized(members[0].problem), capitalized(members[0].fix)])));
@@ -198,7 +201,7 @@ function makeControl({ kind, choices, default: usual }, columns) {
   if (kind === "columns") return make("textarea", { rows: 2, placeholder: "one per line" });
   if (kind === "choice" || kind === "column") {
     const select = make("select", {});
-    if (kind === "column" || usual === null) select.append(make("option", { value: "" }, kind === "column" ? "recognized" : "as usual"));
+    if (kind === "column" || usual === null) select.append(make("option", { value: "" }, kind === "column" ? "automatic" : "as usual"));
     for (const choice of kind === "column" ? columns : choices) {
       select.append(make("option", { value: choice }, choice === usual ? `${choice} (usual)` : choice));
     }

@@ -5,7 +5,7 @@ const DOWNLOADS = {
   "labels.csv": "A label for every window, with its confidence.",
   "episodes.csv": "When every activity began and ended.",
   "report.html": "The report, to open, print or send.",
-  "settings.json": "All settings: “apportion label --settings settings.json” gives the same labels.",
+  "settings.json": "All settings. In the studio's folder, “apportion label --settings settings.json --output again.csv” gives the same labels.",
   "corrections.csv": "What you corrected, as known labels.",
 };
 
@@ -30,7 +30,7 @@ function showHeader({ folder, version, other_tabs: others }) {
 
 // What to do next: the number of the step, and words.
 function nextStep({ files, understanding, job, run }) {
-  if (job?.state === "running") return [3, job.kind === "quick" ? "labels are found anew." : "labels are being found."];
+  if (job?.state === "running") return [3, job.kind === "quick" ? "labels are being found again." : "labels are being found."];
   if (!files.readings) return [1, "choose a table of windows."];
   if (!files.diary && !files.proportions) return [1, "choose a diary or totals."];
   if (!understanding) return [2, "the files are being read."];
@@ -39,7 +39,7 @@ function nextStep({ files, understanding, job, run }) {
   if (!run.in_memory || run.stale) return [3, "find labels again: files, settings or the studio have changed."];
   if (openCorrections()) return [4, "relabel to see what your corrections change."];
   if (run.kind === "quick") return [5, "correct more, or run in full before you save."];
-  return [4, "look at the days and correct them, or save the labels."];
+  return [4, `look at the ${hasTimes() ? "days" : "rows"} and correct them, or save the labels.`];
 }
 
 function showSteps(found) {
@@ -64,16 +64,18 @@ function showRun({ job, understanding, run }) {
   element("cancel").hidden = !busy;
   element("progress").hidden = !busy;
   element("run-words").textContent = ready
-    ? "Every window gets a label, such that the totals are kept. You can cancel at any time."
+    ? "Rows get labels that add up to the totals. You can cancel at any time."
     : "Labels can be found once the files fit together.";
   if (busy) showProgress(job);
   const failed = job?.state === "failed" ? job.problem : job?.state === "cancelled" ? "Cancelled. Nothing was changed." : "";
+  const opened = !drawn.has("job"); // then nothing had the focus yet
   if (isNew("job", [job?.id, job?.state])) {
     // A quick answer is asked for beside the corrections, and that is where it fails.
     for (const [id, kind] of [["run-problem", "full"], ["relabel-problem", "quick"]]) {
       element(id).textContent = (job?.kind === kind && failed) || "";
     }
     if (busy && job.kind === "full") element("cancel").focus({ preventScroll: true });
+    else if (!opened && !busy) queueMicrotask(() => keepFocus(job?.kind === "quick" ? "changed" : "run-result"));
   }
 }
 
@@ -88,8 +90,8 @@ function showProgress({ stage, detail, done, seconds, left }) {
   if (isNew("stage", stage)) element("progress-status").textContent = capitalized(stage || "working");
 }
 
-function showResult({ run, job }) {
-  if (!isNew("result", [run, job?.state])) return;
+function showResult({ run, job, understanding }) {
+  if (!isNew("result", [run, job?.state, understanding?.ok, understanding?.notes])) return;
   const words = [];
   if (run) {
     words.push(run.kind === "quick"
@@ -98,8 +100,10 @@ function showResult({ run, job }) {
     if (run.estimated_accuracy) words.push(run.estimated_accuracy.words);
   }
   element("run-result").textContent = words.join(" ");
-  refill(element("run-notes"), ...(run?.notes?.length
-    ? [make("details", {}, make("summary", {}, counted(run.notes.length, "note")), listOf(run.notes))] : []));
+  const shown = run?.in_memory && understanding?.ok; // notes on labels that are not shown would confuse
+  const notes = shown ? run.notes.filter((note) => !understanding.notes.includes(note)) : []; // the others are above
+  refill(element("run-notes"), ...(notes.length
+    ? [make("details", { open: "" }, make("summary", {}, `${counted(notes.length, "note")} on these labels`), listOf(notes))] : []));
 }
 
 function seconds(number) {
@@ -129,8 +133,8 @@ function showSave({ run, corrections, job }) {
   const late = Boolean(run) && !ready.includes("labels.csv");
   element("save-warning").hidden = !late;
   element("save-warning-words").textContent = !late ? "" : run.kind === "quick" && !run.open
-    ? "The labels shown are a quick answer. A run in full keeps to your corrections, too, weighs methods anew, estimates how many labels are right, and leaves files to save."
-    : "Corrections, files or settings have changed since the last full run. Run in full for files to save.";
+    ? "The labels shown are a quick answer. A full run keeps to your corrections, too, compares the methods again, estimates how many labels are right, and writes the files to save."
+    : "Corrections, files or settings have changed since the last full run. Run in full to get files to save.";
   element("run-full").disabled = job?.state === "running";
   if (element("report-box").open) showReport();
 }

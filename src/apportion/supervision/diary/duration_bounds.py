@@ -18,7 +18,7 @@ _FEWEST = 5
 _COVERED = 0.99
 """`uncovered="drop"` keeps entries that report this share of their period."""
 
-_RECORDED = 0.95
+RECORDED = 0.95
 """A period of which this share was recorded is taken to be recorded whole."""
 
 _EXACT = 1e-6
@@ -150,7 +150,7 @@ def recorded_bounds(
     least = np.column_stack([durations.least, np.where(as_class & ~has_open, left, 0.0)])
     most = np.column_stack([most, np.where(as_class, rest, 0.0)])
 
-    hardly = recorded < _RECORDED * length
+    hardly = recorded < RECORDED * length
     within = (rules.part == "bounds") | (hardly & (rules.part == "auto"))
     gap, ratio = np.maximum(length - recorded, 0.0)[:, None], (recorded / length)[:, None]
     return RecordedBounds(

@@ -11,6 +11,7 @@ from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.exceptions import Advice, DiaryError, compared, counted, hint, name_some
 from apportion.supervision.diary.diary_rules import DiaryRules
 from apportion.supervision.diary.duration_bounds import (
+    RECORDED,
     recorded_bounds,
     reported_durations,
     rounding_step,
@@ -181,7 +182,7 @@ def entry_totals(
             hint("choose another rule with {part}"),
         ),
         (
-            in_part,
+            in_part & (recorded < RECORDED * length),  # a few windows not worn need no look
             "it was recorded in part",
             hint("check that windows are complete; {part} says what is done with such entries"),
         ),

@@ -327,7 +327,7 @@ def _unmatched(
 def _without_windows(entries: Entries, has_windows: BoolArray) -> list[EntryRemark]:
     """Return the entries that no window falls into, and how to fix each."""
     problem = "no window falls into it, and it is not used"
-    fix = "check its date, and that the participant is written as in the readings"
+    fix = "check its date, and how the participant is written in both files"
     return [
         EntryRemark(entries.title(k), entries.place(k), problem, fix)
         for k in np.flatnonzero(~has_windows).tolist()
