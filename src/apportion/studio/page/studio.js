@@ -2,7 +2,7 @@
 // The steps, the run with its progress, files to save, and the start of the page.
 
 const DOWNLOADS = {
-  "labels.csv": "A label for every window, with its confidence.",
+  "labels.csv": "A label for every row, with its confidence.",
   "episodes.csv": "When every activity began and ended.",
   "report.html": "The report, to open, print or send.",
   "settings.json": "All settings. In the studio's folder, “apportion label --settings settings.json --output again.csv” gives the same labels.",
