@@ -48,6 +48,7 @@ numpydoc_validation_exclude = {
     r"\.(Bags\.\w+|SmartHome\.write_with|BagKFold\.get_n_splits)$",  # for other modules
     # results, which nobody constructs: they describe attributes
     r"\.(CandidateReport|WeighedCandidate|EstimatedAccuracy|Estimate|BagReport|Diagnosis|Bags)$",
+    r"\.(RowSuggestions|BagSuggestions|LabelSettings)$",
     r"\.(DiaryBags|EventWindows|LabeledTable|PredictedTable|SavedModel|SmartHome|SphereWindows)$",
 }
 sphinx_gallery_conf = {

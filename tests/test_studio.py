@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -598,6 +599,8 @@ def test_a_quick_answer_shows_what_changed(week, monkeypatch):
         return replace(labeled, labels=found, summary={**labeled.summary, "quick": True})
 
     monkeypatch.setattr(studio_module, "relabel", quick)
+    verdict = week.state["run"]["verdict"]
+    assert verdict["sentence"] in html.unescape(week.get("report").text)
     full = week.get("api/days?participant=p1").json()["segments"]
     correct(week, 3 * 3600, 5 * 3600, "tv")
     week.run("relabel")

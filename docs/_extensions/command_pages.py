@@ -38,6 +38,7 @@ def page_of(name: str) -> str:
     kinds = {
         item.name: get_args(item.annotation)[0]
         for item in inspect.signature(function).parameters.values()
+        if get_args(item.annotation)  # all but the context of the command
     }
     shown = [item for item in command.params if item.name != "help" and not item.hidden]
     arguments = [item for item in shown if not item.opts[0].startswith("-")]

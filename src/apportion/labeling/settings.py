@@ -109,7 +109,13 @@ class LabelSettings:
         return task
 
     def features(self, task: SupervisedTable) -> TableFeatures:
-        """Choose the features of rows that were read."""
+        """Choose the features of rows that were read.
+
+        Parameters
+        ----------
+        task : SupervisedTable
+            The rows and what is known of their labels.
+        """
         return read_features(task, self.feature)
 
     def label(
@@ -147,6 +153,11 @@ class LabelSettings:
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> LabelSettings:
         """Return settings from the values of options, by their names; others have their defaults.
+
+        Parameters
+        ----------
+        values : mapping of str to object
+            Options and their values.
 
         Raises
         ------

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +25,7 @@ from apportion.labeling._outputs import write_episodes, write_labeled
 from apportion.labeling.relabel import relabel
 from apportion.report import page_bytes
 from apportion.report._labeled import contents_of_table
+from apportion.report._verdict import verdict_on
 from apportion.studio import _corrections as corrections
 from apportion.studio._inputs import Inputs
 from apportion.studio._jobs import Job, Kind
@@ -305,7 +307,8 @@ class Studio:
         labeled = settings.label(task, reading.features, command=COMMAND)
         labels = Labels(labeled, task, reading.index, reading.classes)
         job.report("writing the report", None)
-        page = page_bytes(contents_of_table(labeled, task, files=settings.files, names=PAGE_NAMES))
+        contents = contents_of_table(labeled, task, files=settings.files, names=PAGE_NAMES)
+        page, verdict = page_bytes(contents), asdict(verdict_on(contents))
         with self._lock:
             job.require_running()
             with self._workspace.changing() as outputs:
@@ -318,7 +321,7 @@ class Studio:
                 else:
                     write_episodes(labeled, folder / EPISODES, outputs)
                 run = run_json(labels, job.number, job.seconds, _now(), n)
-                self._workspace.state.run = {**run, "inputs": key}
+                self._workspace.state.run = {**run, "verdict": verdict, "inputs": key}
             self._full = self._shown = labels
             self._before, self._quick_run, self._labels_key = None, None, self._inputs.read.key
             job.finish()

@@ -97,9 +97,12 @@ function showResult({ run, job, understanding }) {
     words.push(run.kind === "quick"
       ? `These labels are a quick answer from the last full run, found in ${seconds(run.seconds)}.`
       : `Labels were found in ${seconds(run.seconds)}.`);
-    if (run.estimated_accuracy) words.push(run.estimated_accuracy.words);
+    if (run.verdict?.level === "sound") words.push(run.verdict.sentence);
   }
   element("run-result").textContent = words.join(" ");
+  // What speaks against the labels stands beside them; the report says the same.
+  const doubt = run?.verdict && run.verdict.level !== "sound" ? run.verdict : null;
+  element("run-doubt").textContent = doubt ? [doubt.sentence, ...doubt.concerns].join(" ") : "";
   const shown = run?.in_memory && understanding?.ok; // notes on labels that are not shown would confuse
   const notes = shown ? run.notes.filter((note) => !understanding.notes.includes(note)) : []; // the others are above
   refill(element("run-notes"), ...(notes.length
