@@ -74,14 +74,14 @@ def label_sphere(path: Path, folder: Path) -> Path:
 
 
 def picture_of_the_map(page: Page, path: Path) -> None:
-    """Take a picture of the map with a row chosen whose neighbors do not all agree."""
+    """Take a picture of the map with a row chosen, if possible one whose neighbors disagree."""
     page.evaluate(
         """() => {
           const shown = report.maps[0];
           const torn = atlas.items.find(({ at }) => {
             const near = neighborsOf(shown, at);
             return near.length === 5 && new Set(near.map((one) => one.label)).size > 1;
-          });
+          }) ?? atlas.items[0];
           element("map").scrollIntoView();
           chooseRow(torn);
         }"""

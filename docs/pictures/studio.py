@@ -60,7 +60,7 @@ def give_files(page: Page, windows: Path, diary: Path, images: Path) -> None:
     page.get_by_text("windows.csv was read").wait_for()
     take(page, "#files", images / "studio-files.png", whole_screen=True)
     page.set_input_files("#file-diary", diary)
-    page.locator("#misfits table").wait_for()
+    page.get_by_text("3 participants").first.wait_for()
     take(page, "#understanding", images / "studio-understood.png")
 
 
