@@ -1515,6 +1515,7 @@ def test_rows_out_of_reach_and_totals_of_several_answers_are_told():
 
 
 ON_A_CLUSTER_ONLY = {
+    "scaler_": "a scaler before the estimator on one machine",
     "anchors_": "an attribute of `graph_` on one machine",
     "status_": "in `solution_` on one machine",
     "unique_": "in `solution_` on one machine",
