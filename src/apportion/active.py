@@ -7,7 +7,6 @@ totals of two halves would.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal
@@ -21,7 +20,7 @@ from apportion._utils.hashing import hash_ranks, ranks_of
 from apportion._utils.html_table import HTMLTable
 from apportion._utils.threads import with_reproducible_sums
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
-from apportion.bag_report import as_frame
+from apportion.bag_report import aligned, as_frame
 from apportion.estimators._base import BagClassifier
 from apportion.exceptions import InputError, counted, hint
 from apportion.graphs import Graph
@@ -107,7 +106,7 @@ class RowSuggestions:
         return len(self.rows)
 
     def __str__(self) -> str:
-        return _as_text(self._header, self._cells())
+        return "\n".join(aligned([self._header, *self._cells()]))
 
     def _repr_html_(self) -> str:
         return str(HTMLTable("Rows to ask about", self._header, self._cells()))
@@ -191,7 +190,7 @@ class BagSuggestions:
         return len(self.bags)
 
     def __str__(self) -> str:
-        return "\n".join([_as_text(self._header, self._cells()), self._note])
+        return "\n".join([*aligned([self._header, *self._cells()]), self._note])
 
     def _repr_html_(self) -> str:
         return str(HTMLTable("Bags to split", self._header, self._cells(), notes=[self._note]))
@@ -532,10 +531,3 @@ def row_positions(skip: Any, n_samples: int) -> IntArray:
         found = f"the row {rows[outside][0]}"
         raise InputError("", found, allowed, "leave it out", parameter="skip")
     return rows.astype(np.intp)
-
-
-def _as_text(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Return lines of text with aligned columns."""
-    lines = [header, *cells]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(map(str.rjust, line, widths)) for line in lines)

@@ -126,8 +126,7 @@ class BagReport:
             totals = zip(self.lower[k], self.upper[k], counts[k], strict=True)
             cells = [f"{interval(lower, upper)} → {count}" for lower, upper, count in totals]
             lines.append([str(bag), str(self.sizes[k]), *cells])
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = ["  ".join(map(str.rjust, line, widths)) for line in lines]
+        text = aligned(lines)
         if len(self.ids) > SHOWN_ROWS:
             text.append(f"… and {len(self.ids) - SHOWN_ROWS} more bags")
         text.append(f"given → assigned rows, decode={self.decode!r}")
@@ -161,6 +160,18 @@ class BagReport:
             cell = f"{interval(lower, upper)} → {count}"
             cells.append(cell if lower - 1 < count < upper + 1 else Marked(cell))
         return [*cells, *["…"] * (len(self.classes) > n_shown)]
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of cells as text, with the cells of a column flush right.
+
+    Examples
+    --------
+    >>> aligned([["bag", "rows"], ["a", "12"]])
+    ['bag  rows', '  a    12']
+    """
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(str.rjust, line, widths)) for line in lines]
 
 
 def as_frame(columns: dict[str, Any], backend: Literal["pandas", "polars", "pyarrow"]) -> Any:

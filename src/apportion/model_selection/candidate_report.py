@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from apportion._utils.html_table import HTMLTable
-from apportion.bag_report import as_frame
+from apportion.bag_report import aligned, as_frame
 
 _SHOWN = 25
 """The number of methods that a notebook shows: all that have names, and some more."""
@@ -109,10 +109,7 @@ class CandidateReport:
         return as_frame(columns, backend)
 
     def __str__(self) -> str:
-        lines = self._cells()
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = ["  ".join(map(str.rjust, line, widths)) for line in lines]
-        return "\n".join([*text, *self._notes()])
+        return "\n".join([*aligned(self._cells()), *self._notes()])
 
     def _cells(self) -> list[list[str]]:
         """Return the header and one row per method."""
