@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from apportion._core.transport import transport
+from apportion._utils.arrays import (
+    arange,
+    as_int,
+    beside,
+    full,
+    namespace,
+    to_device,
+    to_numpy,
+    zeros,
+)
 from apportion._utils.box_projection import nearest_totals
 from apportion._utils.groups import GroupBlock, Groups
 from apportion._utils.magnitude import largest_size
@@ -37,9 +47,9 @@ def threshold(F: FloatArray, bags: Bags | None = None) -> Decoding:
 
     For two classes this is the paper's sgn(f - 0.5). Bag counts are not kept.
     """
-    scores = integer_scores(F)
-    labels = np.argmax(scores, axis=1)
-    best = np.take_along_axis(scores, labels[:, None], axis=1)
+    xp, scores = namespace(F), integer_scores(F)
+    labels = xp.argmax(scores, axis=1)
+    best = xp.take_along_axis(scores, labels[:, None], axis=1)
     tied = (scores == best).sum(axis=1) > 1
     if bags is not None:
         labels, tied = _with_given(labels, tied, bags)
@@ -50,7 +60,7 @@ class Quotas:
     """The labels of largest total soft label among those that keep every bag's counts.
 
     Rows in no bag take their most likely class; given labels are kept. Bags are decoded in blocks,
-    in threads.
+    in threads, or all at once on a device.
 
     Parameters
     ----------
@@ -58,15 +68,21 @@ class Quotas:
         The bags.
     ranks : ndarray of shape (n_samples,)
         An order of the rows to break exact ties by; see `hash_ranks`.
+    device : torch.device, optional
+        Where to decode; by default in memory.
     """
 
-    def __init__(self, bags: Bags, ranks: IntArray) -> None:
+    def __init__(self, bags: Bags, ranks: IntArray, device: Any = None) -> None:
         self.bags = bags
-        self._loose = np.flatnonzero(bags.open_groups.codes < 0)
-        blocks = bags.open_groups.blocks(block_rows(bags.n_samples, bags.n_classes))
+        self.device = device
+        ranks = to_device(ranks, device)
+        self._groups = bags.open_groups.beside(ranks)
+        xp = namespace(ranks)
+        self._loose = xp.flatnonzero(self._groups.codes < 0)
+        blocks = self._groups.blocks(block_rows(bags.n_samples, bags.n_classes))
         self._blocks = [
             block._replace(
-                rows=block.rows[np.argsort(block.groups.codes * len(ranks) + ranks[block.rows])]
+                rows=block.rows[xp.argsort(block.groups.codes * len(ranks) + ranks[block.rows])]
             )
             for block in blocks
         ]
@@ -82,10 +98,10 @@ class Quotas:
             How many open rows of each bag get each class, by default the bag's masses rounded by
             largest remainder: `bag_counts(F, bags)`.
         """
-        labels = np.zeros(len(F), dtype=np.intp)
-        tied = np.zeros(len(F), dtype=bool)
+        given_as, F = F, to_device(F, self.device)
+        labels, tied = zeros(len(F), F, dtype=int), zeros(len(F), F, dtype=bool)
         labels[self._loose], tied[self._loose] = threshold(F[self._loose])
-        quotas = bag_counts(F, self.bags) if counts is None else counts
+        quotas = beside(self.counts(F) if counts is None else counts, F)
 
         def decode(block: GroupBlock) -> None:
             rows, groups, span = block
@@ -96,7 +112,12 @@ class Quotas:
             )
 
         in_threads(decode, self._blocks)
-        return Decoding(*_with_given(labels, tied, self.bags))
+        labels, tied = _with_given(labels, tied, self.bags)
+        return Decoding(beside(labels, given_as), beside(tied, given_as))
+
+    def counts(self, F: FloatArray) -> IntArray:
+        """Return how many open rows of each bag get each class, in memory: see `bag_counts`."""
+        return _rounded(to_numpy(self._groups.sum(to_device(F, self.device))), self.bags)
 
 
 def quota(F: FloatArray, bags: Bags, ranks: IntArray) -> Decoding:
@@ -175,9 +196,12 @@ def bag_counts(F: FloatArray, bags: Bags) -> IntArray:
     These are the bag's masses where they are exact, else the allowed masses nearest to the sums
     of the soft labels, rounded.
     """
+    return _rounded(bags.open_groups.sum(F), bags)
+
+
+def _rounded(sums: FloatArray, bags: Bags) -> IntArray:
     lower, upper, sizes = bags.open_lower, bags.open_upper, bags.open_groups.sizes
-    masses = nearest_totals(bags.open_groups.sum(F), lower, upper, sizes)
-    return round_to_counts(masses, sizes, lower, upper)
+    return round_to_counts(nearest_totals(sums, lower, upper, sizes), sizes, lower, upper)
 
 
 def integer_scores(F: FloatArray) -> IntArray:
@@ -190,7 +214,7 @@ def integer_scores(F: FloatArray) -> IntArray:
             "finite numbers near 0 and 1",
             "look for features or weights that are far too large, and rescale them",
         )
-    return np.rint(F / SCORE_UNIT).astype(np.int64)
+    return as_int(namespace(F).rint(F / SCORE_UNIT))
 
 
 def _take_top(scores: IntArray, groups: Groups, counts: IntArray) -> tuple[IntArray, BoolArray]:
@@ -199,23 +223,25 @@ def _take_top(scores: IntArray, groups: Groups, counts: IntArray) -> tuple[IntAr
     Rows come sorted by group, and in a group by the order that breaks ties. They are tied when
     they score like the last that was taken and the first that was not.
     """
+    xp = namespace(scores)
     highest, lowest = scores.max(), scores.min()
-    order = np.argsort(groups.codes * (highest - lowest + 1) + (highest - scores), kind="stable")
-    sizes = groups.sizes.astype(np.intp)
-    starts = np.cumsum(sizes) - sizes
-    position = np.empty(len(scores), dtype=np.intp)
-    position[order] = np.arange(len(scores)) - starts[groups.codes[order]]
-    labels = (position < counts[groups.codes]).astype(np.intp)
+    order = xp.argsort(groups.codes * (highest - lowest + 1) + (highest - scores), kind="stable")
+    sizes = as_int(groups.sizes)
+    starts = sizes.cumsum(0) - sizes
+    position = xp.empty_like(order)
+    position[order] = arange(len(scores), scores) - starts[groups.codes[order]]
+    labels = as_int(position < counts[groups.codes])
 
-    divided = np.flatnonzero((counts > 0) & (counts < sizes))
+    divided = xp.flatnonzero((counts > 0) & (counts < sizes))
     last = order[starts[divided] + counts[divided] - 1]
     first_not = order[starts[divided] + counts[divided]]
-    threshold = np.full(groups.n_groups, np.iinfo(np.int64).min)
+    threshold = full(groups.n_groups, int(np.iinfo(np.int64).min), scores)
     equal = scores[last] == scores[first_not]
     threshold[divided[equal]] = scores[last[equal]]
     return labels, scores == threshold[groups.codes]
 
 
 def _with_given(labels: IntArray, tied: BoolArray, bags: Bags) -> tuple[IntArray, BoolArray]:
-    given = bags.given >= 0
-    return np.where(given, bags.given, labels), tied & ~given
+    given = beside(bags.given, labels)
+    known = given >= 0
+    return namespace(labels).where(known, given, labels), tied & ~known

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from apportion._core.evaluator import DualEvaluator, DualPoint
+from apportion._utils.arrays import arange, as_float, copied, full, namespace, zeros
 from apportion._utils.groups import Groups
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 
@@ -57,14 +58,15 @@ class SimplexResponse:
         w = self.weights[:, None]
         labels = onto_simplex(self.f + lam / w)
         away = labels - self.f
-        worth = np.einsum("ih,ih->i", lam, labels)
-        return Response(labels, worth - 0.5 * self.weights * np.einsum("ih,ih->i", away, away))
+        einsum = namespace(labels).einsum
+        worth = einsum("ih,ih->i", lam, labels)
+        return Response(labels, worth - 0.5 * self.weights * einsum("ih,ih->i", away, away))
 
     def curvature(self, response: Response, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return d and u of some rows: the derivative of each response is `diag(d) - u uᵀ`."""
-        support = (response.labels[rows] > 0).astype(np.float64)
+        support = as_float(response.labels[rows] > 0)
         w = self.weights[rows][:, None]
-        return support / w, support / np.sqrt(w * support.sum(axis=1, keepdims=True))
+        return support / w, support / (w * support.sum(axis=1, keepdims=True)) ** 0.5
 
     def take(self, rows: IntArray) -> SimplexResponse:
         """Return the same for some rows."""
@@ -83,19 +85,20 @@ class SoftmaxResponse:
 
     def __call__(self, lam: FloatArray) -> Response:
         """Return the rows' responses to λ, given as one λ per row."""
+        xp = namespace(self.logits)
         raised = self.logits + lam
-        top = raised.max(axis=1, keepdims=True)
-        labels = np.exp(raised - top)
+        top = xp.max(raised, axis=1)[:, None]
+        labels = xp.exp(raised - top)
         total = labels.sum(axis=1, keepdims=True)
         labels /= total
         times = self.multiplicity
-        value = times * (top + np.log(total))[:, 0]
+        value = times * (top + xp.log(total))[:, 0]
         return Response(times[:, None] * labels, value)
 
     def curvature(self, response: Response, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return d and u of some rows: the derivative of each response is `diag(d) - u uᵀ`."""
         labels = response.labels[rows]
-        return labels, labels / np.sqrt(self.multiplicity[rows])[:, None]
+        return labels, labels / (self.multiplicity[rows] ** 0.5)[:, None]
 
     def take(self, rows: IntArray) -> SoftmaxResponse:
         """Return the same for some rows."""
@@ -157,19 +160,19 @@ class RowDual:
     @property
     def magnitude(self) -> FloatArray:
         """Sums of the rows' absolute values."""
-        return self.groups.sum(np.abs(self.response.value))
+        return self.groups.sum(abs(self.response.value))
 
     def hessian(self) -> FloatArray:
         """Return the derivatives of the sums; rows with one class at a vertex have none."""
         labels = self.response.labels
         c = labels.shape[1]
-        mixed = np.flatnonzero((labels > 0).sum(axis=1) > 1)
+        mixed = namespace(labels).flatnonzero((labels > 0).sum(axis=1) > 1)
         diagonal, crossed = self.respond.curvature(self.response, mixed)
         groups = Groups(self.groups.codes[mixed], self.groups.n_groups)
-        hessian = np.empty((groups.n_groups, c, c))
+        hessian = zeros((groups.n_groups, c, c), like=labels)
         for h in range(c):
-            hessian[:, h] = -groups.sum(crossed[:, [h]] * crossed)
-        every = np.arange(c)
+            hessian[:, h] = -groups.sum(crossed[:, h : h + 1] * crossed)
+        every = arange(c, labels)
         hessian[:, every, every] += groups.sum(diagonal)
         return hessian
 
@@ -251,27 +254,28 @@ def meet_totals(
     residual : float
         The largest distance of a sum from its totals, relative to the size of its bag.
     """
-    n_bags = len(sizes)
-    multipliers = np.zeros(lower.shape) if start is None else start.copy()
-    totals = _BagTotals(lower, upper, sizes, np.broadcast_to(max_step, n_bags))
-    damping = np.full(n_bags, _FIRST_DAMPING)
-    reference, steepness = np.full(n_bags, np.inf), np.zeros(n_bags)
-    idle, fell = np.zeros(n_bags, dtype=np.intp), np.ones(n_bags, dtype=bool)
-    pending = np.arange(n_bags)
+    xp, n_bags = namespace(sizes), len(sizes)
+    multipliers = xp.zeros_like(lower) if start is None else copied(start)
+    longest = max_step + xp.zeros_like(sizes)
+    totals = _BagTotals(lower, upper, sizes, longest)
+    damping = full(n_bags, _FIRST_DAMPING, sizes)
+    reference, steepness = full(n_bags, np.inf, sizes), xp.zeros_like(sizes)
+    idle, fell = full(n_bags, 0, sizes), full(n_bags, True, sizes)
+    pending = arange(n_bags, sizes)
     point: DualPoint | None = None
     for iteration in range(max_iter + 1):
-        lam, shift = multipliers[pending], _no_shift(pending)
+        lam, shift = multipliers[pending], _no_shift(totals)
         if iteration < max_iter:
             lam, shift = best_common_shift(lam, totals)
         if point is None:
-            point, shift = dual.at(lam), _no_shift(pending)
+            point, shift = dual.at(lam), _no_shift(totals)
         multipliers[pending] = lam
         gradient = dual_gradient(lam, point.sums, totals.lower, totals.upper)
-        steepness[pending] = steep = np.abs(gradient).max(axis=1, initial=0.0)
+        steepness[pending] = steep = xp.max(xp.abs(gradient), axis=1)
         better = fell[pending] | (steep <= 0.5 * reference[pending])
-        reference[pending] = np.where(better, steep, reference[pending])
-        idle[pending] = np.where(better, 0, idle[pending] + 1)
-        wrong = steep > tol * np.maximum(totals.sizes, 1.0)
+        reference[pending] = xp.where(better, steep, reference[pending])
+        idle[pending] = xp.where(better, 0, idle[pending] + 1)
+        wrong = steep > tol * xp.maximum(totals.sizes, 1.0)
         wrong &= idle[pending] < patience
         if iteration == max_iter or not wrong.any():
             break
@@ -284,15 +288,16 @@ def meet_totals(
         value = _dual(point, lam, totals) + totals.sizes * shift
         searched = _line_search(point, totals, lam, gradient, direction, value, halvings)
         multipliers[pending], fell[pending] = searched.multipliers, searched.fell
-        factor = np.where(searched.whole, 0.1, 10.0)
-        damping[pending] = np.clip(damping[pending] * factor, _LEAST_DAMPING, _MOST_DAMPING)
+        last = damping[pending]
+        changed = xp.where(searched.whole, 0.1 * last, 10.0 * last)
+        damping[pending] = xp.clip(changed, _LEAST_DAMPING, _MOST_DAMPING)
         dual, point = point, searched.point
-    residual = steepness / np.maximum(sizes, 1.0)
-    return multipliers, float(residual.max(initial=0.0))
+    residual = steepness / xp.maximum(sizes, 1.0)
+    return multipliers, float(xp.max(residual)) if n_bags else 0.0
 
 
-def _no_shift(bags: IntArray) -> FloatArray:
-    return np.zeros(len(bags))
+def _no_shift(totals: _BagTotals) -> FloatArray:
+    return zeros(len(totals.sizes), like=totals.sizes)
 
 
 def onto_simplex(V: FloatArray) -> FloatArray:
@@ -304,22 +309,23 @@ def onto_simplex(V: FloatArray) -> FloatArray:
     array([[1. , 0. , 0. ],
            [0.4, 0.4, 0.2]])
     """
-    n_samples, c = V.shape
+    xp, c = namespace(V), V.shape[1]
     if c == 2:
-        second = np.clip(0.5 * (1.0 + V[:, 1] - V[:, 0]), 0.0, 1.0)
-        return np.column_stack([1.0 - second, second])
-    descending = -np.sort(-V, axis=1)
-    thresholds = (np.cumsum(descending, axis=1) - 1.0) / np.arange(1, c + 1)
+        second = xp.clip(0.5 * (1.0 + V[:, 1:] - V[:, :1]), 0.0, 1.0)
+        return xp.hstack([1.0 - second, second])
+    descending = -xp.sort(-V, axis=1)
+    thresholds = (xp.cumsum(descending, axis=1) - 1.0) / (arange(c, V) + 1)
     last = (descending > thresholds).sum(axis=1) - 1
-    return np.maximum(V - thresholds[np.arange(n_samples), last][:, None], 0.0)
+    return xp.maximum(V - xp.take_along_axis(thresholds, last[:, None], 1), 0.0)
 
 
 def dual_gradient(
     lam: FloatArray, sums: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> FloatArray:
     """Return the gradient of the dual, on the side of 0 that a step would take; 0 where λ rests."""
-    between = np.where(sums < lower, sums - lower, np.where(sums > upper, sums - upper, 0.0))
-    return np.where(lam > 0, sums - lower, np.where(lam < 0, sums - upper, between))
+    xp = namespace(lam)
+    between = xp.where(sums < lower, sums - lower, xp.where(sums > upper, sums - upper, 0.0))
+    return xp.where(lam > 0, sums - lower, xp.where(lam < 0, sums - upper, between))
 
 
 def best_common_shift(lam: FloatArray, totals: _BagTotals) -> tuple[FloatArray, FloatArray]:
@@ -328,18 +334,19 @@ def best_common_shift(lam: FloatArray, totals: _BagTotals) -> tuple[FloatArray, 
     A common shift changes no soft label, so that the dual is piecewise linear along it; its corners
     are where a multiplier of an interval reaches 0.
     """
+    xp = namespace(lam)
     interval = totals.interval
-    some = np.flatnonzero(interval.any(axis=1))
-    shift = np.zeros(len(lam))
-    if not some.size:
+    some = xp.flatnonzero(interval.any(axis=1))
+    shift = _no_shift(totals)
+    if not len(some):
         return lam, shift
-    corners = np.where(interval[some], -lam[some], 0.0)
+    corners = xp.where(interval[some], -lam[some], 0.0)
     shifted = lam[some][:, None, :] + corners[:, :, None]
     lower, upper = totals.lower[some][:, None], totals.upper[some][:, None]
-    bound = np.where(shifted > 0, shifted * lower, shifted * upper)
+    bound = xp.where(shifted > 0, shifted * lower, shifted * upper)
     dual = totals.sizes[some][:, None] * corners - bound.sum(axis=2)
-    best = np.argmin(dual, axis=1)
-    shift[some] = corners[np.arange(len(some)), best]
+    best = xp.argmin(dual, axis=1)
+    shift[some] = corners[arange(len(some), lam), best]
     lam = lam + shift[:, None]
     touched = interval[some, best]
     lam[some[touched], best[touched]] = 0.0
@@ -358,30 +365,30 @@ def newton_step(
     A multiplier of an interval that is near 0 and heads for it goes there (`homing`); one that
     rests at 0 moves only to the side to which the dual falls. The Hessian is changed.
     """
-    c = lam.shape[1]
-    every = np.arange(c)
-    size = np.maximum(totals.sizes, 1.0)
+    xp, c = namespace(lam), lam.shape[1]
+    every = arange(c, lam)
+    size = xp.maximum(totals.sizes, 1.0)
     # A bag whose rows all rest at vertices has no curvature: 1e-6 of it then stands in.
-    curvature = np.trace(hessian, axis1=1, axis2=2) / c
-    curvature = np.maximum(curvature, 1e-6 * size / totals.max_step)
-    steepness = np.abs(gradient).max(axis=1)
-    shift = curvature * np.minimum(damping, np.maximum(steepness / size, _LEAST_DAMPING))
+    curvature = xp.einsum("kii->k", hessian) / c
+    curvature = xp.maximum(curvature, 1e-6 * size / totals.max_step)
+    steepness = xp.max(xp.abs(gradient), axis=1)
+    shift = curvature * xp.minimum(damping, xp.maximum(steepness / size, _LEAST_DAMPING))
     hessian[:, every, every] += shift[:, None]
 
     interval = totals.interval
-    near = np.minimum(1e-2 * totals.max_step, steepness / curvature)[:, None]
-    homing = interval & (lam * gradient > 0) & (np.abs(lam) <= near)
+    near = xp.minimum(1e-2 * totals.max_step, steepness / curvature)[:, None]
+    homing = interval & (lam * gradient > 0) & (xp.abs(lam) <= near)
     fixed = homing | (interval & (gradient == 0) & (lam == 0))
-    side = -np.sign(gradient)
+    side = -xp.sign(gradient)
     for _ in range(c):
         step = _solve_free(hessian, gradient, ~fixed, curvature)
         backwards = interval & ~fixed & (lam == 0) & (step * side < 0)
         if not backwards.any():
             break
         fixed |= backwards
-    step = np.where(homing, -lam, step)
-    longest = np.abs(step).max(axis=1)
-    return step * np.minimum(1.0, totals.max_step / np.maximum(longest, 1e-300))[:, None]
+    step = xp.where(homing, -lam, step)
+    longest = xp.max(xp.abs(step), axis=1)
+    return step * xp.minimum(totals.max_step / xp.maximum(longest, 1e-300), 1.0)[:, None]
 
 
 def _solve_free(
@@ -392,12 +399,12 @@ def _solve_free(
     Where all are free, a common shift of a bag's multipliers changes no soft label: the step
     without such a shift is taken.
     """
-    c = gradient.shape[1]
+    xp, c = namespace(gradient), gradient.shape[1]
     system = hessian * (free[:, :, None] & free[:, None, :])
     system += (free.all(axis=1) * curvature / c)[:, None, None]
-    every = np.arange(c)
+    every = arange(c, gradient)
     system[:, every, every] += ~free * curvature[:, None]
-    return -np.linalg.solve(system, np.where(free, gradient, 0.0)[:, :, None])[:, :, 0]
+    return -xp.linalg.solve(system, xp.where(free, gradient, 0.0)[:, :, None])[:, :, 0]
 
 
 class _Searched(NamedTuple):
@@ -432,12 +439,13 @@ def _line_search(
 
     `value` is the dual at λ.
     """
-    side = np.where(lam != 0, np.sign(lam), -np.sign(gradient))
-    rounding = _DUAL_ROUNDING * (point.magnitude + np.abs(lam * totals.upper).sum(axis=1))
-    steepness = np.abs(gradient).max(axis=1)
-    moved, length = lam.copy(), np.ones(len(lam))
-    fell = np.zeros(len(lam), dtype=bool)
-    pending = np.arange(len(lam))
+    xp = namespace(lam)
+    side = xp.where(lam != 0, xp.sign(lam), -xp.sign(gradient))
+    rounding = _DUAL_ROUNDING * (point.magnitude + xp.abs(lam * totals.upper).sum(axis=1))
+    steepness = xp.max(xp.abs(gradient), axis=1)
+    moved, length = copied(lam), full(len(lam), 1.0, lam)
+    fell = full(len(lam), False, lam)
+    pending = arange(len(lam), lam)
     inner: DualPoint = point
     for _ in range(halvings):
         some = totals.only(pending)
@@ -446,7 +454,8 @@ def _line_search(
         tried = inner.at(trial)
         fall = ((trial - lam[pending]) * gradient[pending]).sum(axis=1)
         before, lowered = value[pending], _dual(tried, trial, some)
-        slope = np.abs(dual_gradient(trial, tried.sums, some.lower, some.upper)).max(axis=1)
+        gradient_there = dual_gradient(trial, tried.sums, some.lower, some.upper)
+        slope = xp.max(xp.abs(gradient_there), axis=1)
         good = (fall < 0) & (lowered <= before + _SUFFICIENT_DECREASE * fall)
         fell[pending] = good & (lowered < before - rounding[pending])
         level = lowered <= before + rounding[pending]
@@ -461,5 +470,5 @@ def _line_search(
 
 
 def _dual(point: DualPoint, lam: FloatArray, totals: _BagTotals) -> FloatArray:
-    bound = np.where(lam > 0, lam * totals.lower, lam * totals.upper)
+    bound = namespace(lam).where(lam > 0, lam * totals.lower, lam * totals.upper)
     return point.value - bound.sum(axis=1)

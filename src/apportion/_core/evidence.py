@@ -149,22 +149,23 @@ def refine_from_random_starts(
     if reason := reason_against(graph, decode.bags):
         return None, Refinement(False, reason)
     report_progress("refining from random starts")
-    starts, many = random_starts(graph, ranks), ManyQuotas(decode.bags, ranks)
-    raised = raise_together(graph, many, starts)
+    near = graph.in_memory()  # so few rows are not worth the way to a device
+    starts, many = random_starts(near, ranks), ManyQuotas(decode.bags, ranks)
+    raised = raise_together(near, many, starts)
     smoothness = {
-        "solution": graph.label_smoothness(labels, 2),
+        "solution": near.label_smoothness(labels, 2),
         "random starts": float(raised.smoothness.max()),
     }
     few_bags = len(decode.bags.ids) <= _FEW_BAGS
     if few_bags:
-        smoothness["drawn totals"] = _smoothness_of_drawn_totals(graph, many, ranks, starts)
+        smoothness["drawn totals"] = _smoothness_of_drawn_totals(near, many, ranks, starts)
     if smoothness["random starts"] <= smoothness["solution"] + _CLEARLY:
         why = f"no labels from random starts are smoother by {_CLEARLY:g}"
         return None, Refinement(False, why, smoothness)
     if few_bags:
         refinement = _against_drawn_totals(smoothness)
     else:
-        held_out = HeldOut(graph, many, ranks)
+        held_out = HeldOut(near, many, ranks)
         refinement = _by_held_out_totals(held_out, starts, solve, smoothness)
     if not refinement.taken:
         return None, refinement

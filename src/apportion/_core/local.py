@@ -1,8 +1,9 @@
-"""The energy of LP-LLP on rows in memory: what `descend` evaluates on one machine."""
+"""The energy of LP-LLP on rows of one machine, in memory or on a device, for `descend`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import sub
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +40,8 @@ LocalState = DescentState[LocalPoint, LocalPoint]
 class LocalEvaluator:
     """The energy `e(F) = ½⟨F, (I - P)F⟩_M + μ/2 ‖F - F⁰‖²_M` and the set C it is minimized over.
 
-    Soft labels are given as columns: see `MassProjection`.
+    Soft labels are given as columns: see `MassProjection`. Propagation and projection decide whether
+    these are in memory, worked on in blocks and threads, or on a device.
 
     Parameters
     ----------
@@ -87,7 +89,7 @@ class LocalEvaluator:
         """Return the projected gradient step from `state.ahead`."""
         Y, PY = state.ahead
         F = self.project(self.descended(state.ahead, 1.0 / self.lipschitz))
-        self._advance = advance = blockwise(np.subtract, F, Y, out=self._advance)
+        self._advance = advance = blockwise(sub, F, Y, out=self._advance)
         gap = self.length(advance)
         accuracy = _INEXACT * self.lipschitz * gap
         if accuracy > _DRIFT * state.size:

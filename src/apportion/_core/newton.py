@@ -15,10 +15,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from apportion._core.projection import Face, MassProjection
 from apportion._core.propagation import Propagator
+from apportion._utils.arrays import copied, namespace
 from apportion._utils.typing import BoolArray, FloatArray
 
 _NEWTON_STEPS = 40
@@ -146,9 +145,9 @@ class NewtonMethod:
         """Return Newton's step by conjugate gradients."""
         face = Face(self._project, state.F, state.held)
         forcing = min(_FORCING, math.sqrt(state.steepness / size))
-        step = np.zeros_like(state.G)
+        step = namespace(state.G).zeros_like(state.G)
         residual = -state.gradient
-        along, square = residual.copy(), state.steepness**2
+        along, square = copied(residual), state.steepness**2
         for _ in range(_CG_STEPS):
             product = self._inverse(along)
             product -= face(along)

@@ -15,6 +15,7 @@ from apportion._core.dual import (
     meet_totals,
     onto_simplex,
 )
+from apportion._utils.arrays import arange, as_float, beside, namespace, to_numpy, zeros
 from apportion._utils.box_projection import shift_into_box
 from apportion._utils.groups import GroupBlock
 from apportion._utils.threads import block_rows, in_threads
@@ -39,7 +40,8 @@ class MassProjection:
     finds a point of C, not the nearest one.
 
     Of two classes, only the column of the second is worked on: see `to_columns`. Rows with given
-    labels stay at them; rows in no bag are bound by the simplex alone.
+    labels stay at them; rows in no bag are bound by the simplex alone. Soft labels in columns are
+    where the weights are: in memory, or on a device.
 
     Parameters
     ----------
@@ -70,13 +72,15 @@ class MassProjection:
         self.tol = tol
         self.max_sweeps = max_sweeps
         self.one_column = bags.n_classes == 2
+        self.groups = bags.open_groups.beside(weights)
         self._lower = self.to_columns(bags.open_lower)
         self._upper = self.to_columns(bags.open_upper)
-        self.fixed = np.flatnonzero(bags.given >= 0)
-        self._labels = self.to_columns(np.eye(bags.n_classes)[bags.given[self.fixed]])
-        self._loose = np.flatnonzero(bags.open_groups.codes < 0)
-        self._multipliers = np.zeros(self._lower.shape)
-        blocks = bags.open_groups.blocks(block_rows(bags.n_samples, self._lower.shape[1]))
+        fixed = np.flatnonzero(bags.given >= 0)
+        self.fixed = beside(fixed, weights)
+        self._labels = self.to_columns(np.eye(bags.n_classes)[bags.given[fixed]])
+        self._loose = beside(np.flatnonzero(bags.open_groups.codes < 0), weights)
+        self._multipliers = namespace(weights).zeros_like(self._lower)
+        blocks = self.groups.blocks(block_rows(bags.n_samples, self._lower.shape[1]))
         self._blocks = [(block, weights[block.rows]) for block in blocks]
 
     def __call__(self, columns: FloatArray) -> FloatArray:
@@ -84,7 +88,7 @@ class MassProjection:
         if self.method == "alternating":
             projected = self._alternate(columns)
         else:
-            projected = np.empty_like(columns)
+            projected = namespace(columns).empty_like(columns)
             in_threads(lambda block: self._nearest(block, columns, projected), self._blocks)
             projected[self._loose] = self._onto_simplex(columns[self._loose])
         projected[self.fixed] = self._labels
@@ -92,20 +96,28 @@ class MassProjection:
 
     def to_columns(self, F: FloatArray) -> FloatArray:
         """Return the columns that are worked on: the second of two, else all of them."""
-        return np.ascontiguousarray(F[:, 1:]) if self.one_column else F
+        return self.sent(np.ascontiguousarray(F[:, 1:]) if self.one_column else F)
 
     def from_columns(self, columns: FloatArray) -> FloatArray:
-        """Return n × c soft labels from the columns that were worked on."""
+        """Return n × c soft labels in memory from the columns that were worked on."""
+        columns = to_numpy(columns)
         return np.hstack([1.0 - columns, columns]) if self.one_column else columns
+
+    def sent(self, F: FloatArray) -> FloatArray:
+        """Return an array in memory where rows are worked on."""
+        return beside(F, self.weights)
 
     def residual(self, columns: FloatArray) -> float:
         """Return the largest breach of a constraint: of a bag's sum, of a row's simplex."""
-        sums = self.bags.open_groups.sum(columns)
-        size = np.maximum(self.bags.open_groups.sizes, 1.0)[:, None]
-        off_mass = np.maximum(np.maximum(self._lower - sums, sums - self._upper), 0.0) / size
-        off_simplex = np.maximum(-columns, columns - 1.0)
-        off_row = 0.0 if self.one_column else np.abs(columns.sum(axis=1) - 1.0).max(initial=0.0)
-        return float(max(off_mass.max(initial=0.0), off_simplex.max(initial=0.0), off_row))
+        xp, sums = namespace(columns), self.groups.sum(columns)
+        size = xp.maximum(self.groups.sizes, 1.0)[:, None]
+        breaches = [
+            xp.maximum(self._lower - sums, sums - self._upper) / size,
+            xp.maximum(-columns, columns - 1.0),
+        ]
+        if not self.one_column:
+            breaches.append(xp.abs(columns.sum(axis=1) - 1.0))
+        return max(0.0, *(float(xp.max(breach)) for breach in breaches if len(breach)))
 
     def _nearest(
         self, block: tuple[GroupBlock, FloatArray], columns: FloatArray, projected: FloatArray
@@ -125,13 +137,14 @@ class MassProjection:
         else:
             # Every evaluation writes its soft labels: side by side here, and only the last of them
             # to where the rows of the bags lie scattered.
-            labels = np.empty_like(f)
+            xp = namespace(f)
+            labels = xp.empty_like(f)
             start[:], _ = meet_totals(
                 RowDual(SimplexResponse(f, weights), groups, labels),
                 lower,
                 upper,
                 groups.sizes,
-                max_step=2.0 * np.maximum(groups.greatest(weights), 1e-300),
+                max_step=2.0 * xp.maximum(groups.greatest(weights), 1e-300),
                 start=start,
                 tol=self.tol,
             )
@@ -139,22 +152,24 @@ class MassProjection:
 
     def held(self) -> BoolArray:
         """Return which totals bound the soft labels that were projected last."""
-        return np.asarray((self._lower == self._upper) | (self._multipliers != 0))
+        held: BoolArray = (self._lower == self._upper) | (self._multipliers != 0)
+        return held
 
     def _onto_simplex(self, columns: FloatArray) -> FloatArray:
-        return np.clip(columns, 0.0, 1.0) if self.one_column else onto_simplex(columns)
+        clip = namespace(columns).clip
+        return clip(columns, 0.0, 1.0) if self.one_column else onto_simplex(columns)
 
     def _alternate(self, columns: FloatArray) -> FloatArray:
         """Rows onto the simplex, then bag sums onto their masses, until the two agree."""
-        groups = self.bags.open_groups
-        size = np.maximum(groups.sizes, 1.0)[:, None]
+        xp = namespace(columns)
+        size = xp.maximum(self.groups.sizes, 1.0)[:, None]
         for _ in range(self.max_sweeps):
             on_simplex = self._onto_simplex(columns)
-            sums = groups.sum(on_simplex)
-            shift = (np.clip(sums, self._lower, self._upper) - sums) / size
-            if np.abs(shift).max(initial=0.0) <= self.tol:
+            sums = self.groups.sum(on_simplex)
+            shift = (xp.clip(sums, self._lower, self._upper) - sums) / size
+            if (xp.abs(shift) <= self.tol).all():
                 return on_simplex
-            columns = on_simplex + groups.spread(shift)
+            columns = on_simplex + self.groups.spread(shift)
         return columns
 
 
@@ -175,23 +190,25 @@ class Face:
     """
 
     def __init__(self, project: MassProjection, columns: FloatArray, held: BoolArray) -> None:
-        self._groups, self._one_column = project.bags.open_groups, project.one_column
+        self._groups, self._one_column = project.groups, project.one_column
+        xp = namespace(columns)
         free = (columns > 0) & (columns < 1)
         free[project.fixed] = False
-        self._free = free.astype(np.float64)
-        self._share = self._free / np.maximum(self._free.sum(axis=1, keepdims=True), 1.0)
+        self._free = as_float(free)
+        self._share = self._free / xp.maximum(self._free.sum(axis=1, keepdims=True), 1.0)
         self._weights = project.weights[:, None]
         self._bound = bool(held.any())
         hessian = self._hessian() * (held[:, :, None] & held[:, None, :])
         # Totals that follow from others, as the last class does, make it singular.
-        self._inverse = np.linalg.pinv(hessian, rcond=_SINGULAR, hermitian=True)
+        self._inverse = xp.linalg.pinv(hessian, _SINGULAR, hermitian=True)
 
     def __call__(self, direction: FloatArray) -> FloatArray:
         """Return the nearest direction that stays on the face."""
         direction = self._centered(direction)
         if not self._bound:
             return direction
-        multipliers = np.einsum("kgh,kh->kg", self._inverse, self._groups.sum(direction))
+        einsum = namespace(direction).einsum
+        multipliers = einsum("kgh,kh->kg", self._inverse, self._groups.sum(direction))
         return direction - self._centered(self._groups.spread(multipliers) / self._weights)
 
     def _centered(self, direction: FloatArray) -> FloatArray:
@@ -199,18 +216,18 @@ class Face:
         if self._one_column:
             return direction * self._free
         direction = direction * self._free
-        direction -= self._share * np.einsum("ih->i", direction)[:, None]
+        direction -= self._share * namespace(direction).einsum("ih->i", direction)[:, None]
         return direction
 
     def _hessian(self) -> FloatArray:
         """Return the derivatives of the bags' sums by their multipliers."""
         c = self._free.shape[1]
         per_row = self._free / self._weights
-        hessian = np.zeros((self._groups.n_groups, c, c))
+        hessian = zeros((self._groups.n_groups, c, c), like=per_row)
         if not self._one_column:
             for h in range(c):
-                hessian[:, h] = -self._groups.sum(self._share[:, [h]] * per_row)
-        every = np.arange(c)
+                hessian[:, h] = -self._groups.sum(self._share[:, h : h + 1] * per_row)
+        every = arange(c, per_row)
         hessian[:, every, every] += self._groups.sum(per_row)
         return hessian
 

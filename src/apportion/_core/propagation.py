@@ -8,19 +8,23 @@ degree to the floor is the same as tying the row to itself, so that nothing divi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from operator import add
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import linalg, sparse
 
+from apportion._utils.arrays import copied, full, is_tensor, namespace, to_device, to_numpy
 from apportion._utils.threads import blockwise, in_threads, total
 from apportion._utils.typing import FloatArray
 from apportion.exceptions import Advice
+from apportion.graphs._products import Affinity, AnchoredProducts, Products
 from apportion.graphs._row_blocks import RowPart, row_parts, some_rows
 from apportion.graphs.anchor import AnchorGraph
-from apportion.graphs.base import Affinity, Graph
+from apportion.graphs.base import Graph
 
 Metric = Literal["degree", "euclidean"]
 
@@ -52,19 +56,20 @@ def refuse_nearly_1(alpha: float) -> None:
         )
 
 
-def metric_weights(graph: Graph, metric: Metric = "degree", floor: float = 1e-2) -> FloatArray:
+def metric_weights(graph: Products, metric: Metric = "degree", floor: float = 1e-2) -> FloatArray:
     """Return the diagonal of M: the degrees raised to a floor, or the largest for all rows."""
     return _raised(graph.degrees_, metric, floor)
 
 
 def _raised(degrees: FloatArray, metric: Metric, floor: float) -> FloatArray:
-    mean = degrees.mean() if len(degrees) else 0.0
+    mean = float(degrees.mean()) if len(degrees) else 0.0
     if mean <= 0:
-        return np.ones(len(degrees))
+        return full(len(degrees), 1.0, degrees)
     if metric == "euclidean":
-        return np.full(len(degrees), degrees.max())
-    weights = np.maximum(degrees, floor * mean)
-    return np.where(weights > 0, weights, mean)
+        return full(len(degrees), float(degrees.max()), degrees)
+    xp = namespace(degrees)
+    weights = xp.maximum(degrees, floor * mean)
+    return xp.where(weights > 0, weights, mean)
 
 
 @dataclass(frozen=True)
@@ -89,9 +94,8 @@ class Propagated:
         value = extrapolated(self.value, before.value, momentum)
         if self.rest is None and before.rest is None:
             return Propagated(value)
-        rest, rest_before = (
-            np.zeros_like(value) if P.rest is None else P.rest for P in (self, before)
-        )
+        none = namespace(value).zeros_like
+        rest, rest_before = (none(value) if P.rest is None else P.rest for P in (self, before))
         return Propagated(value, extrapolated(rest, rest_before, momentum))
 
 
@@ -168,9 +172,14 @@ class Cholesky:
             in_threads(partial(_divide_tile, A, column), below)
             in_threads(partial(_update_tiles, A, column), below)
         self._lower = A
+        self._on_device: FloatArray | None = None
 
     def solve(self, B: FloatArray) -> FloatArray:
-        """Return A⁻¹ B."""
+        """Return A⁻¹ B, where B is: in memory, or on a device."""
+        if is_tensor(B):
+            if self._on_device is None:
+                self._on_device = to_device(np.tril(self._lower), B.device)
+            return namespace(B).cholesky_solve(B, self._on_device)
         # The transpose is the upper factor in the order of LAPACK, which needs no copy of it.
         return np.asarray(linalg.cho_solve((self._lower.T, False), B, check_finite=False))
 
@@ -219,35 +228,29 @@ class _DensePropagator(Propagator):
 # product has to be taken, as conjugate gradients would. The residual bounds the error of P F,
 # because no eigenvalue of A is below 1. And the residual exceeds the error by no more than the
 # condition number 1 + spread, by which the tolerance is divided.
-class _SparsePropagator(Propagator):
-    """P = A⁻¹ by Chebyshev iteration on `A = I + τ M⁻¹(D - W)`; blocks of rows, in threads."""
+class _ChebyshevPropagator(Propagator, ABC):
+    """P = A⁻¹ by Chebyshev iteration on `A = I + τ M⁻¹(D - W)`, in parts of the rows."""
 
-    def __init__(self, graph: Graph, weights: FloatArray, tau: float, tol: float = 1e-10) -> None:
+    _parts: Sequence[Any]
+
+    def __init__(self, graph: Products, weights: FloatArray, tau: float, tol: float) -> None:
         self.weights = weights
         self._diagonal = (1.0 + tau * graph.degrees_ / weights)[:, None]
-        W = sparse.csr_array(self._edges(graph))
-        scaled = sparse.csr_array(
-            (np.repeat(tau / weights, np.diff(W.indptr)) * W.data, W.indices, W.indptr), W.shape
-        )
-        self._parts = row_parts(scaled)
         spread = 2.0 * tau * _ratio(graph, weights)
         self.lipschitz = _lipschitz(spread)
         self._middle, self._half = 1.0 + 0.5 * spread, 0.5 * spread
         self._tol = tol / (1.0 + spread)
 
-    def _edges(self, graph: Graph) -> Affinity:
-        """Return the edges between single rows."""
-        return graph.affinity_
-
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
-        return self._sharpen(F, F.copy())
+        return self._sharpen(F, copied(F))
 
     def inverse(self, F: FloatArray) -> FloatArray:
         """Return P⁻¹ F = A F."""
-        product, shared = np.zeros_like(F), self._shared(F)
+        xp = namespace(F)
+        product, shared = xp.zeros_like(F), self._shared(F)
         in_threads(lambda part: self._subtract_product(part, F, shared, product), self._parts)
-        return np.negative(product, out=product)
+        return xp.negative(product, out=product)
 
     @property
     def most_steps(self) -> int:
@@ -258,11 +261,11 @@ class _SparsePropagator(Propagator):
         """Return P F to full accuracy, from something near it."""
         if propagated.rest is None:
             return propagated
-        return Propagated(self._sharpen(F, propagated.value.copy()))
+        return Propagated(self._sharpen(F, copied(propagated.value)))
 
     def _sharpen(self, F: FloatArray, value: FloatArray) -> FloatArray:
         """Return P F to full accuracy, from a value that is changed into it."""
-        rest, shared = F.copy(), self._shared(value)
+        rest, shared = copied(F), self._shared(value)
         in_threads(lambda part: self._subtract_product(part, value, shared, rest), self._parts)
         size, left = self._length(F), self._length(rest)
         if left > 0:
@@ -274,11 +277,11 @@ class _SparsePropagator(Propagator):
         self, F: FloatArray, step: FloatArray, before: Propagated, accuracy: float
     ) -> Propagated:
         """Return P F up to an error, from P of the point where a step to F began."""
-        rest = step.copy() if before.rest is None else blockwise(np.add, step, before.rest)
+        rest = copied(step) if before.rest is None else blockwise(add, step, before.rest)
         size = self._length(rest)
         if size <= accuracy:
             return Propagated(before.value, rest)
-        return self._solve(before.value.copy(), rest, self._steps(accuracy / size))
+        return self._solve(copied(before.value), rest, self._steps(accuracy / size))
 
     def _steps(self, shrink: float) -> int:
         """Return how many steps shrink the residual to this share of it."""
@@ -293,6 +296,7 @@ class _SparsePropagator(Propagator):
             value += rest
             rest[:] = 0.0
             return Propagated(value, rest)
+        xp = namespace(rest)
 
         def advance(
             move: FloatArray,
@@ -300,16 +304,16 @@ class _SparsePropagator(Propagator):
             following: FloatArray,
             keep: float,
             forward: float,
-            part: RowPart,
+            part: Any,
         ) -> None:
             rows = part.rows
             value[rows] += move[rows]
             self._subtract_product(part, move, shared, rest)
-            np.multiply(rest[rows], forward, out=following[rows])
+            xp.multiply(rest[rows], forward, out=following[rows])
             following[rows] += keep * move[rows]
 
         move = blockwise(lambda r: r / self._middle, rest)
-        following = np.empty_like(rest)
+        following = xp.empty_like(rest)
         sigma = self._middle / self._half
         rho = 1.0 / sigma
         for _ in range(steps):
@@ -322,19 +326,60 @@ class _SparsePropagator(Propagator):
         return Propagated(value, rest)
 
     def _shared(self, F: FloatArray) -> FloatArray | None:
-        """Return what all blocks of rows need of F; nothing if rows are tied one by one."""
+        """Return what all parts of the rows need of F; nothing if rows are tied one by one."""
         return None
 
     def _subtract_product(
-        self, part: RowPart, F: FloatArray, shared: FloatArray | None, rest: FloatArray
+        self, part: Any, F: FloatArray, shared: FloatArray | None, rest: FloatArray
     ) -> None:
-        """Subtract A F from the residual, in one block of the rows."""
+        """Subtract A F from the residual, in one part of the rows."""
         rest[part.rows] -= self._diagonal[part.rows] * F[part.rows]
-        rest[part.rows] += part.matrix @ F
+        rest[part.rows] += self._scaled_product(part, F)
+
+    @abstractmethod
+    def _scaled_product(self, part: Any, F: FloatArray) -> FloatArray:
+        """Return τ M⁻¹ W F in one part of the rows."""
 
     def _length(self, F: FloatArray) -> float:
         square = total(lambda w, f: (w[:, None] * f * f).sum(), self.weights, F)
         return float(np.sqrt(square))
+
+
+class _SparsePropagator(_ChebyshevPropagator):
+    """The same for a sparse graph in memory; parts are blocks of rows, in threads."""
+
+    def __init__(self, graph: Graph, weights: FloatArray, tau: float, tol: float = 1e-10) -> None:
+        super().__init__(graph, weights, tau, tol)
+        W = sparse.csr_array(self._edges(graph))
+        scaled = sparse.csr_array(
+            (np.repeat(tau / weights, np.diff(W.indptr)) * W.data, W.indices, W.indptr), W.shape
+        )
+        self._parts = row_parts(scaled)
+
+    def _edges(self, graph: Graph) -> Affinity:
+        """Return the edges between single rows."""
+        return graph.affinity_
+
+    def _scaled_product(self, part: RowPart, F: FloatArray) -> FloatArray:
+        return part.matrix @ F
+
+
+class _AllRows(NamedTuple):
+    """All rows as one part."""
+
+    rows: slice = slice(None)
+
+
+class _ProductPropagator(_ChebyshevPropagator):
+    """The same for any products with W, all rows at once: the way of a device."""
+
+    def __init__(self, graph: Products, weights: FloatArray, tau: float, tol: float) -> None:
+        super().__init__(graph, weights, tau, tol)
+        self._multiply, self._scale = graph.multiply, (tau / weights)[:, None]
+        self._parts = [_AllRows()]
+
+    def _scaled_product(self, part: _AllRows, F: FloatArray) -> FloatArray:
+        return self._scale * self._multiply(F)
 
 
 class _AnchorsInTime(_SparsePropagator):
@@ -356,7 +401,7 @@ class _AnchorsInTime(_SparsePropagator):
         return self._graph.prototype_labels(F)
 
     def _subtract_product(
-        self, part: RowPart, F: FloatArray, shared: FloatArray | None, rest: FloatArray
+        self, part: Any, F: FloatArray, shared: FloatArray | None, rest: FloatArray
     ) -> None:
         super()._subtract_product(part, F, shared, rest)
         through_anchors = some_rows(self._graph.ties_, part.rows) @ shared
@@ -366,11 +411,11 @@ class _AnchorsInTime(_SparsePropagator):
 class _AnchorPropagator(Propagator):
     """P Y = (1-α)(Y + α Z (Λ - α ZᵀZ)⁻¹ Zᵀ Y), by one Cholesky factor as large as the anchors."""
 
-    def __init__(self, graph: AnchorGraph, weights: FloatArray, alpha: float) -> None:
+    def __init__(self, graph: AnchoredProducts, weights: FloatArray, alpha: float) -> None:
         self.weights = weights
         self._graph = graph
         self._alpha = alpha
-        system = np.diag(graph.masses_) - alpha * graph.shared_ties()
+        system = np.diag(to_numpy(graph.masses_)) - alpha * graph.shared_ties()
         self._factor = Cholesky(system)
         # S = Z Λ⁻¹ Zᵀ has eigenvalues from 0 to 1, and P (1-α) / (1-α s).
         self.lipschitz = alpha
@@ -387,7 +432,8 @@ class _AnchorPropagator(Propagator):
         """Return P⁻¹ F = (F - α S F) / (1-α), with S = Z Λ⁻¹ Zᵀ."""
         held = self._graph.to_anchors(F) / self._graph.masses_[:, None]
         difference = F - self._alpha * self._graph.from_anchors(held)
-        return np.asarray(difference / (1.0 - self._alpha))
+        difference /= 1.0 - self._alpha
+        return difference
 
 
 class _TruncatedWalk(Propagator):
@@ -396,20 +442,20 @@ class _TruncatedWalk(Propagator):
     No step leads from a row to itself, except where its degree is raised to the metric's floor.
     """
 
-    def __init__(self, graph: Graph, weights: FloatArray, alpha: float, order: int) -> None:
+    def __init__(self, graph: Products, weights: FloatArray, alpha: float, order: int) -> None:
         self.weights = weights
         self._graph = graph
         self._others = (graph.strengths / weights)[:, None]
         powers = alpha ** np.arange(1, order + 1)
         self._shares = powers / powers.sum()
         # The eigenvalues of S are in this interval; the least of the polynomial on a grid of them.
-        eigenvalues = np.linspace(1.0 - 2.0 * self._others.max(initial=0.0), 1.0, 2001)
+        eigenvalues = np.linspace(1.0 - 2.0 * _largest(self._others), 1.0, 2001)
         polynomial = np.polyval(np.append(self._shares[::-1], 0.0), eigenvalues)
         self.lipschitz = float(1.0 - polynomial.min())
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return P F."""
-        mean = np.zeros_like(F)
+        mean = namespace(F).zeros_like(F)
         for share in self._shares:
             F = F + self._others * (self._graph.neighbor_mean(F) - F)
             mean += share * F
@@ -419,21 +465,22 @@ class _TruncatedWalk(Propagator):
 class _Rescaled(Propagator):
     """P divided by (1-α), as the paper's Algorithm 2 prints it; a row of degree 0 keeps its own."""
 
-    def __init__(self, inner: Propagator, graph: Graph, alpha: float) -> None:
+    def __init__(self, inner: Propagator, graph: Products, alpha: float) -> None:
         self._inner = inner
-        self._factor = np.where(graph.degrees_ > 0, 1.0 / (1.0 - alpha), 1.0)[:, None]
+        where = namespace(graph.degrees_).where
+        self._factor = where(graph.degrees_ > 0, 1.0 / (1.0 - alpha), 1.0)[:, None]
         self.weights = inner.weights
         self.lipschitz = inner.lipschitz
 
     def __call__(self, F: FloatArray) -> FloatArray:
         """Return (I - αS)⁻¹ F."""
-        propagated = self._factor * self._inner(F)
+        propagated: FloatArray = self._factor * self._inner(F)
         self.residual = self._inner.residual
-        return np.asarray(propagated)
+        return propagated
 
 
 def propagator(
-    graph: Graph,
+    graph: Products,
     alpha: float = 0.5,
     *,
     order: int | None = None,
@@ -447,7 +494,7 @@ def propagator(
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or its products on a device
         A fitted graph.
     alpha : float in (0, 1)
         How much comes from the neighbors.
@@ -481,12 +528,13 @@ def propagator(
     inner: Propagator
     if order is not None:
         inner = _TruncatedWalk(graph, _raised(graph.strengths, metric, floor), alpha, order)
+    elif isinstance(graph, AnchoredProducts) and not own_weights and graph.only_anchors:
+        inner = _AnchorPropagator(graph, weights, alpha)
     elif isinstance(graph, AnchorGraph):
-        inner = (
-            _AnchorPropagator(graph, weights, alpha)
-            if graph.time_edges_ is None and not own_weights
-            else _AnchorsInTime(graph, weights, tau, max(accuracy, 1e-15))
-        )
+        inner = _AnchorsInTime(graph, weights, tau, max(accuracy, 1e-15))
+    elif not isinstance(graph, Graph):
+        inner = _ProductPropagator(graph, weights, tau, max(accuracy, 1e-15))
+        _refuse_many_steps(inner, graph, alpha)
     elif sparse.issparse(graph.affinity_):
         inner = _for_sparse(graph, weights, alpha, max(accuracy, 1e-15))
     else:
@@ -505,16 +553,22 @@ def _for_sparse(graph: Graph, weights: FloatArray, alpha: float, accuracy: float
         return by_steps
     if graph.n_samples_ <= _FACTORED_ROWS:
         return _DensePropagator(graph, weights, tau)
-    if by_steps.most_steps > _MOST_STEPS:
+    _refuse_many_steps(by_steps, graph, alpha)
+    return by_steps
+
+
+def _refuse_many_steps(inner: _ChebyshevPropagator, graph: Products, alpha: float) -> None:
+    """Raise for an alpha at which one propagation takes too many steps."""
+    if inner.most_steps > _MOST_STEPS:
+        where = "a sparse graph of" if isinstance(graph, Graph) else "a device and"
         raise ValueError(
             Advice(
-                f"alpha={alpha!r} is too near to 1 for a sparse graph of {graph.n_samples_:,} "
-                f"rows: one propagation would take {by_steps.most_steps:,} steps. Allowed: "
+                f"alpha={alpha!r} is too near to 1 for {where} {graph.n_samples_:,} rows: one "
+                f"propagation would take {inner.most_steps:,} steps. Allowed: "
                 f"{_MOST_STEPS:,} steps, which is alpha up to about 0.99999.",
                 "{fewer_steps}",
             )
         )
-    return by_steps
 
 
 def _lipschitz(spread: float) -> float:
@@ -522,6 +576,10 @@ def _lipschitz(spread: float) -> float:
     return spread / (1.0 + spread)
 
 
-def _ratio(graph: Graph, weights: FloatArray) -> float:
+def _ratio(graph: Products, weights: FloatArray) -> float:
     """Return max d_i / m_i, which bounds the spectrum of M⁻¹(D - W) by twice itself."""
-    return float((graph.degrees_ / weights).max(initial=0.0))
+    return _largest(graph.degrees_ / weights)
+
+
+def _largest(values: FloatArray) -> float:
+    return float(values.max()) if len(values) else 0.0

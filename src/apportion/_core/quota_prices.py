@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from apportion._core.dual import meet_totals
 from apportion._core.evaluator import QuotaEvaluator
+from apportion._utils.arrays import as_float, as_int, namespace
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 
 _WARMEST, _COOLING = 0.25, 4.0
@@ -66,17 +65,17 @@ def search_prices(
     surplus : ndarray of int, of shape (n_bags, n_classes)
         How many rows each class has above its quota at these prices.
     """
-    c = quotas.shape[1]
-    prices, counts = evaluator.counts(first.astype(np.int64))
+    xp, c = namespace(quotas), quotas.shape[1]
+    prices, counts = evaluator.counts(as_int(first))
     surplus = counts - quotas
-    far: BoolArray = np.abs(surplus).sum(axis=1) > _FAR * c
+    far: BoolArray = abs(surplus).sum(axis=1) > _FAR * c
     if not far.any() or _candidates(surplus) <= few_rows:
         return prices, surplus
     inner, wanted = evaluator.only(far), quotas[far]
-    sizes = wanted.sum(axis=1).astype(np.float64)
-    totals = np.clip(wanted, _LEAST_QUOTA, None).astype(np.float64)
+    sizes = as_float(wanted.sum(axis=1))
+    totals = xp.maximum(as_float(wanted), _LEAST_QUOTA)
     totals *= (sizes / totals.sum(axis=1))[:, None]
-    multipliers: FloatArray = np.zeros(totals.shape)
+    multipliers: FloatArray = xp.zeros_like(totals)
     temperature = _WARMEST
     while temperature > coldest:
         multipliers, _ = meet_totals(
@@ -89,12 +88,12 @@ def search_prices(
             tol=_SOFTMAX_TOLERANCE,
             max_iter=_SOFTMAX_STEPS,
         )
-        trial, counts = inner.counts(np.rint(multipliers * temperature / grain).astype(np.int64))
+        trial, counts = inner.counts(as_int(xp.rint(multipliers * temperature / grain)))
         off = counts - wanted
-        better = np.abs(off).sum(axis=1) < np.abs(surplus[far]).sum(axis=1)
-        bags = np.flatnonzero(far)[better]
+        better = abs(off).sum(axis=1) < abs(surplus[far]).sum(axis=1)
+        bags = xp.flatnonzero(far)[better]
         prices[bags], surplus[bags] = trial[better], off[better]
-        near = np.abs(surplus[far]).sum(axis=1) <= _NEAR * c
+        near = abs(surplus[far]).sum(axis=1) <= _NEAR * c
         if near.all() or _candidates(surplus) <= few_rows:
             break
         temperature /= _COOLING
@@ -105,5 +104,5 @@ def search_prices(
 def _candidates(surplus: IntArray) -> float:
     """Return among how many rows moves are chosen: one more than moves per pair of classes."""
     c = surplus.shape[1]
-    moves = np.abs(surplus).sum(axis=1) / 2.0
+    moves = abs(surplus).sum(axis=1) / 2.0
     return float(c * (c - 1) * (moves[moves > 0] + 1.0).sum())

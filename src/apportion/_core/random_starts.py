@@ -40,8 +40,6 @@ def reason_against(graph: Graph, bags: Bags) -> str:
     A row in no bag is smooth in the class of its neighbors, whatever that is, and so is a bag whose
     totals are not exact. Of one bag alone, no other bag's total can say whether labels are right.
     """
-    W = getattr(graph, "affinity_", None)
-    n_similarities = 0 if W is None else W.nnz if sparse.issparse(W) else W.size
     n_free = int((bags.codes < 0).sum())
     n_inexact = int((~bags.exact).sum())
     if bags.n_classes != 2:
@@ -54,6 +52,8 @@ def reason_against(graph: Graph, bags: Bags) -> str:
         return f"{n_inexact} bags have inexact totals; random starts need exact ones"
     if bags.n_samples > _MOST_ROWS:
         return f"there are {bags.n_samples:,} rows; random starts are for at most {_MOST_ROWS:,}"
+    W = getattr(graph, "affinity_", None)
+    n_similarities = 0 if W is None else W.nnz if sparse.issparse(W) else W.size
     if n_similarities > _MOST_SIMILARITIES:
         most = f"at most {_MOST_SIMILARITIES:,}"
         return f"the graph holds {n_similarities:,} similarities; random starts are for {most}"

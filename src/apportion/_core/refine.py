@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apportion._core.decode import Decoding, Quotas, bag_counts
+from apportion._core.decode import Decoding, Quotas
 from apportion._core.evaluator import LabelEvaluator, Labels, Means
+from apportion._utils.arrays import to_device, to_numpy
 from apportion._utils.progress import report_progress
 from apportion._utils.threads import blockwise
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.graphs import Graph, smoothness_of
+from apportion.graphs._products import Products
 
 WEIGHT_OF_SOFT_LABELS = 0.1
 """Soft labels decide between classes that neighbors leave nearly equal."""
@@ -52,9 +54,9 @@ def raise_agreement(evaluator: LabelEvaluator[Labels, Means], labels: Labels) ->
 
 @dataclass(frozen=True)
 class GraphLabels:
-    """Labels of the rows of a graph in memory: see `LabelEvaluator`."""
+    """Labels of the rows of a graph, in memory or on a device: see `LabelEvaluator`."""
 
-    graph: Graph
+    graph: Products
     decode: Quotas
     F: FloatArray
     counts: IntArray
@@ -74,9 +76,11 @@ def refine(graph: Graph, decode: Quotas, F: FloatArray, labels: Decoding) -> Dec
 
     Rows that were tied stay tied: their label began with a tie-break.
     """
-    evaluator = GraphLabels(graph, decode, F, bag_counts(F, decode.bags))
-    best = raise_agreement(evaluator, labels)
-    return Decoding(best.labels, best.tied | labels.tied)
+    counts = decode.counts(F)
+    F, start = to_device(F, decode.device), to_device(labels.labels, decode.device)
+    evaluator = GraphLabels(graph.products(), decode, F, counts)
+    best = raise_agreement(evaluator, Decoding(start, to_device(labels.tied, decode.device)))
+    return Decoding(to_numpy(best.labels), to_numpy(best.tied) | labels.tied)
 
 
 def with_soft_labels(means: FloatArray, F: FloatArray) -> FloatArray:

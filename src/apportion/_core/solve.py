@@ -59,7 +59,7 @@ def solve(
         return _solve_arranged(graph, bags, settings, prior, start, ranks, rng)
     literal = settings.solver == "literal"
     P = propagator(
-        graph,
+        graph.products(),
         settings.alpha,
         order=settings.order,
         metric="degree" if literal else settings.metric,
@@ -79,7 +79,7 @@ def solve(
     settles = settings.stop == "settled"
     ambiguous = (compared or settles) and may_be_ambiguous(graph, bags)
     early = settles and not ambiguous
-    decode = Quotas(bags, ranks) if early else None
+    decode = Quotas(bags, ranks, graph.on) if early else None
 
     probed = compared and ambiguous
     n_probes = settings.n_probes if probed else 0

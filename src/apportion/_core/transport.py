@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from apportion._core.dual import RowDual, SoftmaxResponse
 from apportion._core.quota_prices import search_prices
+from apportion._utils.arrays import (
+    arange,
+    as_float,
+    as_int,
+    copied,
+    first_of_equals,
+    full,
+    is_tensor,
+    namespace,
+    zeros,
+)
 from apportion._utils.groups import Groups
 from apportion._utils.hashing import scramble
 from apportion._utils.typing import BoolArray, IntArray
@@ -51,10 +63,10 @@ def transport(
     tied : ndarray of bool, of shape (n_samples,)
         The rows that could swap labels with another of their group at no loss.
     """
-    if (quotas.sum(axis=1) != groups.sizes).any():
+    if (quotas.sum(axis=1) != as_int(groups.sizes)).any():
         raise ValueError("The quotas of a group must sum to its number of rows.")
     kind_of, kinds = _kinds_of(scores, groups.codes, quotas, grain)
-    prices, _ = search_prices(kinds, quotas, np.zeros_like(quotas), grain)
+    prices, _ = search_prices(kinds, quotas, namespace(quotas).zeros_like(quotas), grain)
     shares = _exchange(kinds, kinds.at(prices))
     labels = _labels_of(kind_of, shares)
     tied = _exchangeable(kinds, shares)
@@ -101,24 +113,30 @@ def _kinds_of(
     scores: IntArray, codes: IntArray, quotas: IntArray, grain: float
 ) -> tuple[IntArray, _Kinds]:
     """Return every row's kind, and the kinds."""
-    key = scramble(codes.astype(np.uint64))
+    key = scramble(_words(codes))
     for column in scores.T:
-        key = scramble(key ^ column.astype(np.uint64))
-    _, kind_rows, kind_of, sizes = np.unique(
-        key, return_index=True, return_inverse=True, return_counts=True
-    )
-    by_group = np.lexsort((kind_rows, codes[kind_rows]))
+        key = scramble(key ^ _words(column))
+    kind_rows, kind_of, sizes = first_of_equals(key)
+    # Rows are sorted by group, and so are the first rows of the kinds.
+    argsort = namespace(key).argsort
+    by_group = argsort(kind_rows)
     kind_rows = kind_rows[by_group]
     kinds = _Kinds(scores[kind_rows], codes[kind_rows], sizes[by_group], quotas, grain)
-    return np.argsort(by_group)[kind_of], kinds
+    return argsort(by_group)[kind_of], kinds
+
+
+def _words(numbers: IntArray) -> IntArray:
+    """Return whole numbers as words to be scrambled; tensors have no unsigned ones."""
+    return numbers if is_tensor(numbers) else numbers.astype(np.uint64)
 
 
 def _labels_of(kind_of: IntArray, shares: IntArray) -> IntArray:
     """Return labels by the kinds' shares: among equal rows, earlier ones get earlier classes."""
-    n_kinds, c = shares.shape
-    labels = np.empty(len(kind_of), dtype=np.intp)
-    row_order = np.argsort(kind_of, kind="stable")
-    labels[row_order] = np.repeat(np.tile(np.arange(c), n_kinds), shares.ravel())
+    xp, c = namespace(shares), shares.shape[1]
+    labels = zeros(len(kind_of), shares, dtype=int)
+    row_order = xp.argsort(kind_of, kind="stable")
+    every = xp.zeros_like(shares) + arange(c, shares)
+    labels[row_order] = xp.repeat(every.reshape(-1), shares.reshape(-1))
     return labels
 
 
@@ -134,8 +152,9 @@ class _Kinds:
 
     def only(self, keep: BoolArray) -> _Kinds:
         """Return the kinds of some groups, which are numbered anew."""
-        kept = self.take(np.flatnonzero(keep[self.codes]), self.quotas[keep])
-        return replace(kept, codes=(np.cumsum(keep) - 1)[kept.codes])
+        listed = namespace(self.scores).flatnonzero(keep[self.codes])
+        kept = self.take(listed, self.quotas[keep])
+        return replace(kept, codes=(keep.cumsum(0) - 1)[kept.codes])
 
     def take(self, listed: IntArray, quotas: IntArray) -> _Kinds:
         """Return some kinds, with quotas of theirs."""
@@ -144,9 +163,10 @@ class _Kinds:
 
     def at(self, prices: IntArray) -> IntArray:
         """Return the shares (kinds × classes) when every kind goes to its best class."""
-        shares = np.zeros_like(self.scores)
-        best = np.argmax(self.scores + prices[self.codes], axis=1)
-        shares[np.arange(len(shares)), best] = self.sizes
+        xp = namespace(self.scores)
+        shares = xp.zeros_like(self.scores)
+        best = xp.argmax(self.scores + prices[self.codes], axis=1)
+        shares[arange(len(shares), shares), best] = self.sizes
         return shares
 
     def counts(self, prices: IntArray) -> tuple[IntArray, IntArray]:
@@ -156,14 +176,17 @@ class _Kinds:
     def softmax(self, temperature: float) -> RowDual:
         """Return the dual of the softmax of scores."""
         logits = self.scores * self.grain / temperature
-        return RowDual(SoftmaxResponse(logits, self.sizes.astype(np.float64)), self._groups)
+        return RowDual(SoftmaxResponse(logits, as_float(self.sizes)), self.groups)
 
     @cached_property
-    def _groups(self) -> Groups:
+    def groups(self) -> Groups:
+        """The kinds' groups."""
         return Groups(self.codes, len(self.quotas))
 
     def summed(self, shares: IntArray) -> IntArray:
         """Return the counts of each group and class."""
+        if is_tensor(shares):
+            return as_int(self.groups.sum(as_float(shares)))
         return _sum_sorted(self.codes, shares, len(self.quotas))
 
     def surplus(self, shares: IntArray) -> IntArray:
@@ -186,22 +209,23 @@ def _exchange(kinds: _Kinds, shares: IntArray) -> IntArray:
     Of every pair of classes only the cheapest `_SHORTLIST` kinds are looked at while fewer rows
     than that have moved: a chain exhausts at most one of them, so that the cheapest is among them.
     """
-    left = np.inf
+    flatnonzero = namespace(shares).flatnonzero
+    left: float = np.inf
     while (surplus := kinds.surplus(shares)).any():
-        if np.abs(surplus).sum() >= left:
+        if int(abs(surplus).sum()) >= left:
             raise ValueError(
                 "No move brings the counts nearer to the quotas. Scores must be whole numbers "
                 f"between -{NEVER // 4} and {NEVER // 4}, and quotas must sum to the number of "
                 "rows of their group."
             )
-        left = np.abs(surplus).sum()
-        unmet = np.any(surplus != 0, axis=1)
-        rows, some = np.flatnonzero(unmet[kinds.codes]), kinds.only(unmet)
+        left = int(abs(surplus).sum())
+        unmet = (surplus != 0).any(axis=1)
+        rows, some = flatnonzero(unmet[kinds.codes]), kinds.only(unmet)
         rounds = 4
-        if np.abs(surplus).sum(axis=1).max() > _FEW_MOVES:
-            most = np.full(len(some.quotas), _SHORTLIST)
+        if int(abs(surplus).sum(axis=1).max()) > _FEW_MOVES:
+            most = full(len(some.quotas), _SHORTLIST, surplus)
             present = shares[rows] > 0
-            listed = np.flatnonzero(cheapest_to_move(some.scores, present, some.codes, most))
+            listed = flatnonzero(cheapest_to_move(some.scores, present, some.codes, most))
             some, rows = some.take(listed, some.quotas), rows[listed]
             some = replace(some, quotas=some.summed(shares[rows]) - surplus[unmet])
             rounds = _SHORTLIST - 1
@@ -215,27 +239,28 @@ def _exchange(kinds: _Kinds, shares: IntArray) -> IntArray:
 
 def _move_once(kinds: _Kinds, shares: IntArray) -> bool:
     """Move rows along one shortest chain in each group; False when all quotas are met."""
-    c = kinds.scores.shape[1]
+    xp, c = namespace(shares), kinds.scores.shape[1]
     surplus = kinds.surplus(shares)
-    unmet = np.flatnonzero(surplus.any(axis=1))
-    if not unmet.size:
+    unmet = xp.flatnonzero((surplus != 0).any(axis=1))
+    if not len(unmet):
         return False
     loss, mover = _cheapest_moves(kinds, shares)
     distance, following = _shortest_chains(loss)
     ends = (surplus > 0)[:, :, None] & (surplus < 0)[:, None, :]
-    flat = np.where(ends, distance, NEVER).reshape(len(surplus), -1)[unmet]
-    source, sink = np.divmod(np.argmin(flat, axis=1), c)
-    amount = np.minimum(surplus[unmet, source], -surplus[unmet, sink])
+    flat = xp.where(ends, distance, NEVER).reshape(len(surplus), -1)[unmet]
+    best = xp.argmin(flat, axis=1)
+    source, sink = best // c, best % c
+    amount = xp.minimum(surplus[unmet, source], -surplus[unmet, sink])
     chain = []
     reached = source
     for _ in range(c):
-        going = np.flatnonzero(reached != sink)
+        going = xp.flatnonzero(reached != sink)
         start = reached[going]
         to = following[unmet[going], start, sink[going]]
         kind = mover[unmet[going], start, to]
-        amount[going] = np.minimum(amount[going], shares[kind, start])
+        amount[going] = xp.minimum(amount[going], shares[kind, start])
         chain.append((going, kind, start, to))
-        reached = reached.copy()
+        reached = copied(reached)
         reached[going] = to
     for going, kind, start, to in chain:
         shares[kind, start] -= amount[going]
@@ -259,59 +284,82 @@ def cheapest_to_move(
     most : ndarray of shape (n_groups,)
         How many kinds of a group to name for every pair of classes.
     """
-    listed = np.zeros(len(codes), dtype=bool)
-    c = scores.shape[1]
+    xp, c = namespace(scores), scores.shape[1]
+    listed = zeros(len(codes), scores, dtype=bool)
     for a in range(c):
-        kinds = np.flatnonzero(present[:, a])
+        kinds = xp.flatnonzero(present[:, a])
         groups = codes[kinds]
-        number = np.arange(len(kinds)) - np.searchsorted(groups, np.arange(len(most)))[groups]
+        firsts = xp.searchsorted(groups, arange(len(most), groups))
+        number = arange(len(kinds), groups) - firsts[groups]
         for b in range(c):
             if b != a:
-                order = np.lexsort((scores[kinds, a] - scores[kinds, b], groups))
+                losses = scores[kinds, a] - scores[kinds, b]
+                order = xp.argsort(losses, kind="stable")
+                order = order[xp.argsort(groups[order], kind="stable")]
                 listed[kinds[order[number < most[groups]]]] = True
     return listed
 
 
 def _cheapest_moves(kinds: _Kinds, shares: IntArray) -> tuple[IntArray, IntArray]:
     """Return, per group and pair of classes, the least loss of moving a row, and its kind."""
-    c = kinds.scores.shape[1]
-    loss = np.full((len(kinds.quotas), c, c), NEVER)
-    mover = np.zeros(loss.shape, dtype=np.intp)
+    xp, c = namespace(shares), kinds.scores.shape[1]
+    loss = full((len(kinds.quotas), c, c), NEVER, shares)
+    mover = xp.zeros_like(loss)
     for a in range(c):
-        some = np.flatnonzero(shares[:, a] > 0)
-        if not some.size:
+        some = xp.flatnonzero(shares[:, a] > 0)
+        if not len(some):
             continue
-        groups, starts = np.unique(kinds.codes[some], return_index=True)
-        losses = kinds.scores[some][:, [a]] - kinds.scores[some]
-        least = np.minimum.reduceat(losses, starts, axis=0)
-        lengths = np.diff(np.append(starts, len(some)))
-        is_least = losses == np.repeat(least, lengths, axis=0)
-        position = np.where(is_least, np.arange(len(some))[:, None], len(some))
+        groups, runs = _runs_of(kinds.codes[some])
+        losses = kinds.scores[some][:, a : a + 1] - kinds.scores[some]
+        least = runs.least(losses)
+        is_least = losses == xp.repeat(least, runs.lengths, axis=0)
+        position = xp.where(is_least, arange(len(some), some)[:, None], len(some))
         loss[groups, a] = least
-        mover[groups, a] = some[np.minimum.reduceat(position, starts, axis=0)]
+        mover[groups, a] = some[runs.least(position)]
         loss[:, a, a] = 0
     return loss, mover
 
 
+class _Runs(NamedTuple):
+    """Rows that are sorted by group, as runs in memory."""
+
+    starts: IntArray
+    lengths: IntArray
+
+    def least(self, values: IntArray) -> IntArray:
+        """Return the least value of each run, column by column."""
+        return np.minimum.reduceat(values, self.starts, axis=0)
+
+
+def _runs_of(codes: IntArray) -> tuple[IntArray, Any]:
+    """Return the groups that occur among sorted codes, and the runs of their rows."""
+    if is_tensor(codes):
+        from apportion._utils.tensors import runs_of
+
+        return runs_of(codes)
+    groups, starts, lengths = np.unique(codes, return_index=True, return_counts=True)
+    return groups, _Runs(starts, lengths)
+
+
 def _shortest_chains(loss: IntArray) -> tuple[IntArray, IntArray]:
     """Return the least loss between all pairs of classes, and the next class on the way."""
-    c = loss.shape[1]
-    distance = loss.copy()
-    following = np.broadcast_to(np.arange(c), loss.shape).copy()
+    xp, c = namespace(loss), loss.shape[1]
+    distance = copied(loss)
+    following = xp.zeros_like(loss) + arange(c, loss)
     for via in range(c):
         detour = distance[:, :, via, None] + distance[:, None, via, :]
         shorter = detour < distance
-        distance = np.where(shorter, detour, distance)
-        following = np.where(shorter, following[:, :, via, None], following)
+        distance = xp.where(shorter, detour, distance)
+        following = xp.where(shorter, following[:, :, via, None], following)
     return distance, following
 
 
 def _exchangeable(kinds: _Kinds, shares: IntArray) -> BoolArray:
     """Return which kinds, in which class, could swap with a row of their group at no loss."""
     loss, _ = _cheapest_moves(kinds, shares)
-    tied = np.zeros(shares.shape, dtype=bool)
+    tied = zeros(tuple(shares.shape), shares, dtype=bool)
     for a in range(shares.shape[1]):
-        around = kinds.scores[:, [a]] - kinds.scores + loss[kinds.codes, :, a]
+        around = kinds.scores[:, a : a + 1] - kinds.scores + loss[kinds.codes, :, a]
         around[:, a] = NEVER
         tied[:, a] = (shares[:, a] > 0) & (around == 0).any(axis=1)
     return tied

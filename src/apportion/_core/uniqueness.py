@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 from apportion._core.decode import Quotas
 from apportion._core.descent import Settings, Solution
 from apportion._core.local import LocalEvaluator
+from apportion._utils.arrays import to_numpy
 from apportion._utils.groups import Groups
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.graphs import Graph, smoothest
@@ -299,7 +300,7 @@ def _smoothest_end(
     if len(ends) > most:
         agreement = [-float(np.vdot(end.F, graph.neighbor_mean(end.F))) for end in ends]
         ends = [ends[k] for k in sorted(np.argsort(agreement, kind="stable")[:most])]
-    decode = Quotas(bags, ranks)
+    decode = Quotas(bags, ranks, graph.on)
     labels = [decode(end.F).labels for end in ends]
     smoothness = [graph.label_smoothness(codes, bags.n_classes) for codes in labels]
     best = ends[smoothest(smoothness)[0]]
@@ -349,10 +350,11 @@ def _random_start(
     Noise of single rows would average out over a component; a few propagations leave what the
     rows of a component share.
     """
-    noise: FloatArray = rng.standard_normal((bags.n_samples, bags.n_classes))[ranks]
+    project = evaluator.project
+    noise = project.sent(rng.standard_normal((bags.n_samples, bags.n_classes))[ranks])
     for _ in range(_AVERAGINGS):
         noise = evaluator.P(noise)
+    noise = to_numpy(noise)
     spread = np.maximum(noise.std(axis=0), 1e-300)
     F = 0.5 + (noise - noise.mean(axis=0)) / spread
-    project = evaluator.project
     return project.from_columns(project(project.to_columns(F)))

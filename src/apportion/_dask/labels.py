@@ -18,9 +18,8 @@ from apportion._dask.quota import Cut, divided
 from apportion._dask.sums import BagValues
 from apportion._utils.threads import blockwise
 from apportion._utils.typing import FloatArray, IntArray
+from apportion.graphs._products import agreement, from_others, means_of_both_classes
 from apportion.graphs._row_blocks import multiply, transposed
-from apportion.graphs.anchor import from_others
-from apportion.graphs.base import agreement, means_of_both_classes
 
 
 class DecodingRound(NamedTuple):

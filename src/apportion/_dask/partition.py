@@ -24,8 +24,9 @@ from apportion._utils.groups import Groups
 from apportion._utils.hashing import ranks_of, scramble
 from apportion._utils.threads import BLOCK_ROWS, in_threads, slices
 from apportion._utils.typing import AnyArray, FloatArray, IntArray, UIntArray
+from apportion.graphs._products import without_own
 from apportion.graphs._row_blocks import multiply, some_rows, transposed
-from apportion.graphs.anchor import sparse_rows, without_own
+from apportion.graphs.anchor import sparse_rows
 from apportion.supervision.bags import Bags
 
 Result = TypeVar("Result")

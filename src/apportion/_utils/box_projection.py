@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from apportion._utils.arrays import arange, copied, full, namespace, zeros
 from apportion._utils.groups import Groups
 from apportion._utils.typing import FloatArray, IntArray
 
@@ -29,23 +30,24 @@ def shift_into_box(
     g : ndarray of shape (n_samples,)
     multipliers : ndarray of shape (n_groups,)
     """
-    free = np.clip(f, low, high)
+    xp = namespace(f)
+    free = xp.clip(f, low, high)
     sums = groups.sum(free)
-    target = np.clip(sums, lower, upper)
-    scale = tol * np.maximum(groups.sizes, 1.0)
-    wrong = np.abs(sums - target) > scale
-    multipliers: FloatArray = np.zeros(groups.n_groups)
+    target = xp.clip(sums, lower, upper)
+    scale = tol * xp.maximum(groups.sizes, 1.0)
+    wrong = xp.abs(sums - target) > scale
+    multipliers: FloatArray = zeros(groups.n_groups, like=f)
     if not wrong.any():
         return free, multipliers
     guess = multipliers if start is None else start
     if wrong.all() and groups.covers_all_rows:
         multipliers = _bracketed_newton(f, 1.0 / weights, low, high, groups, target, scale, guess)
-        return np.clip(f + groups.spread(multipliers) / weights, low, high), multipliers
+        return xp.clip(f + groups.spread(multipliers) / weights, low, high), multipliers
     rows, active = groups.only(wrong)
     box = f[rows], 1.0 / weights[rows], _bounds(low, rows), _bounds(high, rows)
     lam = _bracketed_newton(*box, active, target[wrong], scale[wrong], guess[wrong])
     multipliers[wrong] = lam
-    free[rows] = np.clip(box[0] + active.spread(lam) * box[1], *box[2:])
+    free[rows] = xp.clip(box[0] + active.spread(lam) * box[1], *box[2:])
     return free, multipliers
 
 
@@ -85,36 +87,37 @@ def _bracketed_newton(
     the right piece; outside of the bracket, or when it does not halve the excess, the bracket is
     halved instead (Press et al., Numerical Recipes, 9.4).
     """
+    xp = namespace(f)
     left = groups.least((low - f) / inverse_weights)
     right = groups.greatest((high - f) / inverse_weights)
-    answer = np.clip(guess, left, right)
+    answer = xp.clip(guess, left, right)
     # Newton's steps do not reach the ends, where every row is at a bound; these are known.
-    answer = np.where(target - _sums_of(low, groups) <= scale, left, answer)
-    answer = np.where(_sums_of(high, groups) - target <= scale, right, answer)
-    pending = np.arange(groups.n_groups)
-    lam, last = answer.copy(), np.full(groups.n_groups, np.inf)
+    answer = xp.where(target - _sums_of(low, groups) <= scale, left, answer)
+    answer = xp.where(_sums_of(high, groups) - target <= scale, right, answer)
+    pending = arange(groups.n_groups, f)
+    lam, last = copied(answer), full(groups.n_groups, np.inf, f)
     for _ in range(200):
         moved = lam[groups.codes]
         moved *= inverse_weights
         moved += f
         inside = (moved > low) & (moved < high)
-        excess = groups.sum(np.clip(moved, low, high, out=moved)) - target
-        slope = groups.sum(np.multiply(inverse_weights, inside, out=moved))
-        done = (np.abs(excess) <= scale) | (right - left <= 0)
+        excess = groups.sum(xp.clip(moved, low, high, out=moved)) - target
+        slope = groups.sum(xp.multiply(inverse_weights, inside, out=moved))
+        done = (xp.abs(excess) <= scale) | (right - left <= 0)
         answer[pending[done]] = lam[done]
         if done.all():
             break
-        left = np.where(excess < 0, np.maximum(left, lam), left)
-        right = np.where(excess > 0, np.minimum(right, lam), right)
+        left = xp.where(excess < 0, xp.maximum(left, lam), left)
+        right = xp.where(excess > 0, xp.minimum(right, lam), right)
         with np.errstate(divide="ignore", invalid="ignore"):
             newton = lam - excess / slope
-        slow = np.abs(excess) > 0.5 * last
+        slow = xp.abs(excess) > 0.5 * last
         usable = (newton > left) & (newton < right) & ~slow
         middle = 0.5 * (left + right)
         stuck = (middle <= left) | (middle >= right)
-        lam = np.where(done, lam, np.where(usable, newton, middle))
-        last = np.abs(excess)
-        left = np.where(stuck & ~done, right, left)
+        lam = xp.where(done, lam, xp.where(usable, newton, middle))
+        last = xp.abs(excess)
+        left = xp.where(stuck & ~done, right, left)
         if done.sum() > len(done) // 2:
             rows, groups = groups.only(~done)
             f, inverse_weights, low, high = (

@@ -14,11 +14,11 @@ DEVICES = one_of("cpu", "cuda", "auto")
 """The values of the parameter `device`."""
 
 
-def torch_device(device: str) -> Any:
+def torch_device(device: str, *, quiet: bool = False) -> Any:
     """Return the torch device to work on; None for the processor, which needs no torch.
 
-    `"auto"` takes a GPU if torch is installed and sees one. `"cuda"` warns if there is none, and
-    the processor is used.
+    `"auto"` takes a GPU if torch is installed and sees one. `"cuda"` warns if there is none, unless
+    `quiet`, and the processor is used.
     """
     if device == "cpu":
         return None
@@ -26,11 +26,10 @@ def torch_device(device: str) -> Any:
         if device == "cuda":
             raise ModuleNotFoundError("device='cuda' needs torch: install apportion[gpu].")
         return None
-    import torch
-
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    if device == "cuda":
+    found = _gpu()
+    if found is not None:
+        return found
+    if device == "cuda" and not quiet:
         warnings.warn(
             "device='cuda' was asked for, and torch sees no GPU: the processor is used, with the "
             "same labels. Install a build of torch for CUDA and its driver, or use device='auto'.",
@@ -40,14 +39,32 @@ def torch_device(device: str) -> Any:
     return None
 
 
-def refuse_on_device(what: str, needed: int, device: Any, instead: str) -> None:
-    """Raise a MemoryError, before anything is allocated, if `needed` bytes are not free there."""
-    if device.type != "cuda":
-        return
+def _gpu() -> Any:
+    """Return the GPU that torch sees, or None."""
     import torch
 
-    free = torch.cuda.mem_get_info(device)[0]
-    if needed > free:
+    return torch.device("cuda") if torch.cuda.is_available() else None
+
+
+def free_on_device(device: Any) -> int | None:
+    """Return the free bytes of a GPU, torch's own reserve included; None for a device whose memory is the machine's."""
+    if device.type != "cuda":
+        return None
+    import torch
+
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + kept
+
+
+def triton_runs(device: Any) -> bool:
+    """Return whether kernels in Triton run on a device."""
+    return device.type == "cuda" and find_spec("triton") is not None
+
+
+def refuse_on_device(what: str, needed: int, device: Any, instead: str) -> None:
+    """Raise a MemoryError, before anything is allocated, if `needed` bytes are not free there."""
+    free = free_on_device(device)
+    if free is not None and needed > free:
         raise MemoryError(
             f"{what} needs {readable(needed)} on the GPU and {readable(free)} are free there; "
             f"nothing was allocated. {instead}"

@@ -11,11 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from apportion._utils.arrays import arange, as_float, beside, full, is_tensor, namespace, zeros
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 
 class Groups:
     """Which group each row is in (-1 = none), ready for sums over groups.
+
+    Codes on a device take sums of values there: see `arrays`.
 
     Examples
     --------
@@ -28,37 +31,55 @@ class Groups:
         self.codes = codes
         self.n_groups = n_groups
         inside = codes[codes >= 0]
-        counts = np.bincount(inside, minlength=n_groups)
-        self.sizes = counts.astype(np.float64)
+        self._counts = namespace(codes).bincount(inside, minlength=n_groups)
+        self.sizes = as_float(self._counts)
         self.covers_all_rows = len(inside) == len(codes)
-        self._ends = np.cumsum(counts)
-        self._sorted = self.covers_all_rows and bool(np.all(codes[1:] >= codes[:-1]))
+        self._ends = self._counts.cumsum(0)
+        self._sorted = self.covers_all_rows and bool((codes[1:] >= codes[:-1]).all())
 
     @cached_property
     def _indicator(self) -> AnyArray:
         """The sparse (n_groups × n_samples) matrix that takes sums."""
-        n_outside = len(self.codes) - int(self.sizes.sum())
-        rows = (
-            np.arange(len(self.codes))
-            if self._sorted
-            else np.argsort(self.codes, kind="stable")[n_outside:]
-        )
+        rows = arange(len(self.codes), self.codes) if self._sorted else self._by_group
         pointers = np.append(0, self._ends)
         return sparse.csr_array(
             (np.ones(len(rows)), rows.astype(np.int32), pointers.astype(np.int32)),
             shape=(self.n_groups, len(self.codes)),
         )
 
+    @cached_property
+    def _by_group(self) -> IntArray:
+        """The rows that are in groups, sorted by group."""
+        n_inside = int(self._counts.sum())
+        order = namespace(self.codes).argsort(self.codes, kind="stable")
+        return order[len(self.codes) - n_inside :]
+
+    @cached_property
+    def _segments(self) -> AnyArray:
+        """The groups as runs of rows on a device, which takes sums there."""
+        from apportion._utils.tensors import Segments
+
+        return Segments(self._counts)
+
+    def _in_order(self, values: FloatArray) -> FloatArray:
+        return values if self._sorted else values[self._by_group]
+
     def sum(self, values: FloatArray) -> FloatArray:
         """Return the sum of the values over each group."""
+        if is_tensor(values):
+            return self._segments.sum(self._in_order(values))
         return self._indicator @ values
 
     def least(self, values: FloatArray) -> FloatArray:
         """Return the smallest value of each group; inf where it has no row."""
+        if is_tensor(values):
+            return self._segments.least(self._in_order(values))
         return self._over_groups(np.minimum, values, np.inf)
 
     def greatest(self, values: FloatArray) -> FloatArray:
         """Return the greatest value of each group; -inf where it has no row."""
+        if is_tensor(values):
+            return self._segments.greatest(self._in_order(values))
         return self._over_groups(np.maximum, values, -np.inf)
 
     def _over_groups(self, join: np.ufunc, values: FloatArray, none: float) -> FloatArray:
@@ -72,6 +93,10 @@ class Groups:
             join.at(joined, self.codes[inside], values[inside])
         return joined
 
+    def beside(self, array: AnyArray) -> Groups:
+        """Return the same groups where an array is: in memory, or on its device."""
+        return Groups(beside(self.codes, array), self.n_groups) if is_tensor(array) else self
+
     def averages(self) -> AnyArray:
         """Return the sparse (n_groups × n_samples) matrix of means; no group may be empty."""
         return sparse.diags_array(1.0 / self.sizes) @ self._indicator
@@ -80,21 +105,28 @@ class Groups:
         """Return every row's group value; 0 for rows in no group."""
         if self.covers_all_rows:
             return per_group[self.codes]
-        none = np.zeros((1, *per_group.shape[1:]))
-        return np.concatenate([per_group, none])[self.codes]
+        none = zeros((1, *per_group.shape[1:]), like=per_group)
+        return namespace(per_group).concatenate([per_group, none])[self.codes]
 
     def only(self, keep: BoolArray) -> tuple[IntArray, Groups]:
         """Return the rows of some groups, and these groups alone."""
         if self.covers_all_rows and keep.all():
-            return np.arange(len(self.codes)), self
-        rows = np.flatnonzero(np.append(keep, False)[self.codes])
-        renumbered = np.cumsum(keep) - 1
+            return arange(len(self.codes), self.codes), self
+        xp = namespace(keep)
+        rows = xp.flatnonzero(xp.concatenate([keep, full(1, False, keep)])[self.codes])
+        renumbered = keep.cumsum(0) - 1
         return rows, Groups(renumbered[self.codes[rows]], int(keep.sum()))
 
     def blocks(self, most_rows: int) -> list[GroupBlock]:
-        """Return the groups cut into blocks of about `most_rows` rows; no group is cut in two."""
-        by_group = np.argsort(self.codes, kind="stable")
-        by_group = by_group[len(self.codes) - int(self.sizes.sum()) :]
+        """Return the groups cut into blocks of about `most_rows` rows; no group is cut in two.
+
+        On a device, all groups are one block.
+        """
+        if is_tensor(self.codes):
+            rows = self._by_group
+            whole = Groups(self.codes[rows], self.n_groups)
+            return [GroupBlock(rows, whole, slice(0, self.n_groups))] if len(rows) else []
+        by_group = self._by_group
         quotient = (self._ends - 1) // max(most_rows, 1)
         firsts = np.flatnonzero(np.diff(quotient, prepend=-1))
         edges = [*firsts.tolist(), self.n_groups]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from apportion._utils.arrays import is_tensor
 from apportion._utils.threads import BLOCK_ROWS, in_threads, slices
 from apportion._utils.typing import FloatArray, IntArray, UIntArray
 
@@ -22,11 +23,22 @@ def scramble(words: UIntArray) -> UIntArray:
     The generator is that of Steele, Lea and Flood, "Fast splittable pseudorandom number
     generators" (OOPSLA 2014); shifts and factors are variant 13 of Stafford's mixing function.
     """
+    if is_tensor(words):
+        return _scrambled_tensor(words)
     with np.errstate(over="ignore"):
         words = words + _GOLDEN
         words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return words ^ (words >> np.uint64(31))
+
+
+def _scrambled_tensor(words: UIntArray) -> UIntArray:
+    """Return the same bits for a tensor of signed words: products wrap, and shifts drop the sign."""
+    words = words + int(_GOLDEN.astype(np.int64))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        mask = (1 << (64 - shift)) - 1
+        words = (words ^ ((words >> shift) & mask)) * int(np.uint64(factor).astype(np.int64))
+    return words
 
 
 def row_hashes(X: FloatArray) -> UIntArray:

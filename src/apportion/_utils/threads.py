@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from apportion._utils.arrays import is_tensor
 from apportion._utils.typing import AnyArray
 
 Item = TypeVar("Item")
@@ -95,6 +96,7 @@ def blockwise(
 
     Temporary arrays then stay in cache. The work should not be one for which BLAS uses threads.
     Allocating large arrays is expensive; one that is no longer needed may be passed as `out`.
+    Arrays on a device are worked on as a whole.
 
     Examples
     --------
@@ -102,7 +104,7 @@ def blockwise(
     array([1., 3.])
     """
     blocks = slices(len(arrays[0]), BLOCK_ROWS)
-    if len(blocks) < 2:
+    if len(blocks) < 2 or is_tensor(arrays[0]):
         return work(*arrays)
     result = np.empty_like(arrays[0]) if out is None else out
 
@@ -116,11 +118,15 @@ def blockwise(
 def total(work: Callable[..., float], *arrays: AnyArray) -> float:
     """Return the sum of work(*arrays) over blocks of rows, computed in threads.
 
+    Arrays on a device are worked on as a whole.
+
     Examples
     --------
     >>> total(lambda a, b: (a * b).sum(), np.ones(3), np.arange(3.0))
     3.0
     """
+    if is_tensor(arrays[0]):
+        return float(work(*arrays))
     blocks = slices(len(arrays[0]), BLOCK_ROWS)
     return sum(in_threads(lambda block: float(work(*(array[block] for array in arrays))), blocks))
 

@@ -22,7 +22,7 @@ from apportion._core.warn import (
     warn_of_solution,
     warn_of_unsupervised_rows,
 )
-from apportion._utils.device import DEVICES
+from apportion._utils.device import DEVICES, torch_device
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import BOOL, integer, one_of, real
 from apportion._utils.progress import report_progress, several_runs
@@ -30,7 +30,7 @@ from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._base import ALONG_TIME, BagClassifier, all_or_nothing
 from apportion.estimators._graph import GraphClassifier
 from apportion.estimators._graph_choice import GraphChoice, rough_settings
-from apportion.graphs import Graph, KNNGraph
+from apportion.graphs import Graph
 from apportion.supervision.bags import Bags
 from apportion.supervision.rows_in_time import rows_in_time
 
@@ -121,8 +121,11 @@ class LPLLP(GraphClassifier):
     random_state : int, RandomState or None, default=None
         The seed of the random starts.
     device : {"cpu", "cuda", "auto"}, default="cpu"
-        Where the neighbors of a `KNNGraph` are searched: see there. With `"cuda"` or `"auto"`, it
-        takes the place of the graph's own `device`.
+        Where to work: `"cuda"` is a GPU, through torch (install `apportion[gpu]`), `"auto"` a GPU if
+        there is one. Neighbors are then exact, and graph, propagation, projection, decoding and
+        refinement are on the GPU. Labels are those of the processor with exact neighbors, except
+        where rounding decides. It takes the place of the graph's own `device`, unless it is
+        `"cpu"`.
 
     Attributes
     ----------
@@ -263,7 +266,7 @@ class LPLLP(GraphClassifier):
         asked = self._asked_graph()
         matched = self._matched(X, y, bags, proportions)
         X, graph = self._rows_and_graph(X, asked)
-        if isinstance(graph, KNNGraph) and self.device != "cpu":
+        if self.device != "cpu":
             graph.set_params(device=self.device)
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_samples)
         in_time = rows_in_time(times, sequences, ranks)
@@ -276,7 +279,7 @@ class LPLLP(GraphClassifier):
             with several_runs("fitting the prior"):
                 prior = self._reconciled_prior("prior", X, y, bags, proportions, matched, seed)
 
-        decode = Quotas(matched, ranks)
+        decode = Quotas(matched, ranks, torch_device(graph.device, quiet=True))
         settings = self._settings()
 
         def run(graph: Graph, settings: Settings, **options: Any) -> Solution:
@@ -318,6 +321,7 @@ class LPLLP(GraphClassifier):
             along_time = decode_along_time(solution.F, matched, ranks, in_time, cost, most)
             warn_of_episodes(along_time.labels, matched, in_time)
         self._keep(matched, graph, solution.F, labels, along_time=along_time)
+        graph.leave_device()
         return self
 
     def _check_parameters(self) -> None:

@@ -24,7 +24,8 @@ MOST_FEATURES = 128
 """Shared memory holds the tiles of no more features."""
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+# Kernels are compiled once, not anew for numbers of rows that are multiples of 16.
+@triton.jit(do_not_specialize=["n_rows", "n_points", "per_split"])  # type: ignore[untyped-decorator]
 def _bins(
     Q, X, norms, values, points, n_rows, n_points, per_split,
     D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SPLITS: tl.constexpr,
@@ -61,7 +62,7 @@ def _bins(
     tl.store(points + place + after, second_point, mask=inside)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["n_rows", "n_points"])  # type: ignore[untyped-decorator]
 def _counts(
     Q, X, norms, limits, counts, n_rows, n_points,
     D: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,

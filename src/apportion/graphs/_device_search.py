@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from apportion._utils.device import refuse_on_device
+from apportion._utils.arrays import arange, full, to_device, to_numpy
+from apportion._utils.device import refuse_on_device, torch_device, triton_runs
+from apportion._utils.progress import with_progress
+from apportion._utils.threads import slices
 from apportion._utils.typing import FloatArray, IntArray
-from apportion.graphs._neighbors import BLOCK_ROWS, Search, SinglePrecision
+from apportion.graphs._neighbors import (
+    BLOCK_ROWS,
+    SEARCHING,
+    Search,
+    SinglePrecision,
+    itself_or_last,
+    neighbor_search,
+)
 
 _SPARE = 8
 """Candidates beside the k nearest, so that rounding seldom decides which rows are candidates."""
 
 _ERROR = 4e-6
 """Values in single precision, ‖y‖² - 2 x·y, are exact up to this share of ‖x‖² + ‖y‖²."""
+
+_BYTES_PER_FEATURE, _WORKING_BYTES = 20, 4 * 2**30
+"""Bytes of the device per feature of a row, which it holds in both precisions, and beside that."""
 
 _TILE_POINTS = 2**15
 _CELLS = 2**27
@@ -33,34 +45,54 @@ class DeviceSearch(Search):
 
     def __init__(self, points: FloatArray, device: Any) -> None:
         super().__init__(points)
-        import torch
-
-        self._torch, self._device = torch, device
+        self._device = device
         n, d = points.shape
         refuse_on_device(
             f"The search for the neighbors of {n:,} rows",
-            16 * n * d + 10 * 2**30,
+            _BYTES_PER_FEATURE * n * d + _WORKING_BYTES,
             device,
             "Use device='cpu', or graph='anchor'.",
         )
         self.how = f"exact, among all pairs, on {device.type}"
         self._singles = SinglePrecision(points[:BLOCK_ROWS])
         self._center = np.median(points[:BLOCK_ROWS], axis=0).astype(np.float64)
-        self._doubles = self._sent(np.asarray(points, dtype=np.float64) - self._center)
-        self._double_norms = (self._doubles * self._doubles).sum(1)
-        self._in_bins = device.type == "cuda" and find_spec("triton") is not None
-        if self._in_bins:
+        self._in_bins = False
+        if triton_runs(device):
             from apportion.graphs import _bin_kernels as kernels
 
             self._kernels = kernels
             self._in_bins = d <= kernels.MOST_FEATURES
+        self._doubles = self._double(points)
         self._points = self._single(points)
         self._norms = (self._points * self._points).sum(1)
 
+    def __reduce__(self) -> Any:
+        # Tensors do not travel: the search is built again where it is read.
+        return _search_again, (self.points,)
+
     def nearest(self, X: FloatArray, k: int) -> IntArray:
         """Return the k nearest points of every row of X, the nearest first."""
-        Q = self._single(X)
-        D = self._sent(np.asarray(X, dtype=np.float64) - self._center)
+        return self.measured(X, k)[0]
+
+    def measured(self, X: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
+        """Return the k nearest points of every row of X, the nearest first, and their distances."""
+        neighbors, distances = self._nearest(self._single(X), self._double(X), k)
+        return to_numpy(neighbors), to_numpy(distances)
+
+    def lists(self, k: int) -> tuple[Any, Any]:
+        """Return the k nearest other points of every point, and their distances, on the device."""
+        n = len(self.points)
+        neighbors = full((n, k), 0, self._doubles)
+        distances = full((n, k), 0.0, self._doubles)
+        for block in with_progress(SEARCHING, slices(n, BLOCK_ROWS)):
+            rows = arange(block.stop - block.start, self._doubles) + block.start
+            found = self._nearest(self._points[block], self._doubles[block], k + 1)
+            itself = itself_or_last(found[0], rows)
+            neighbors[block], distances[block] = (part[~itself].reshape(-1, k) for part in found)
+        return neighbors, distances
+
+    def _nearest(self, Q: Any, D: Any, k: int) -> tuple[Any, Any]:
+        """Return the k nearest points of rows, given in single and in double precision."""
         width = min(k + _SPARE, len(self.points))
         values, candidates, second = self._candidates(Q, width)
         limits = self._limits(Q, values, candidates, k)
@@ -72,9 +104,11 @@ class DeviceSearch(Search):
             unproved[rows] = counts != (values[rows] <= limits[rows, None]).sum(1)
         rows = unproved.nonzero()[:, 0]
         if len(rows):
-            tiles = D[rows], self._doubles, self._double_norms
-            candidates[rows] = self._in_tiles(*tiles, width)[1]
-        return np.asarray(self._nearest_of(D, candidates, k).cpu().numpy())
+            center = to_device(self._center, self._device)
+            centered = self._doubles - center
+            norms = (centered * centered).sum(1)
+            candidates[rows] = self._in_tiles(D[rows] - center, centered, norms, width)[1]
+        return self._nearest_of(D, candidates, k)
 
     def _candidates(self, Q: Any, width: int) -> tuple[Any, Any, Any]:
         """Return values and points of candidates, and the second values of bins if there are."""
@@ -89,22 +123,22 @@ class DeviceSearch(Search):
         error = _ERROR * ((Q * Q).sum(1) + self._norms[candidates[:, :k]].amax(1))
         return values[:, k - 1] + 2.0 * error
 
-    def _nearest_of(self, D: Any, candidates: Any, k: int) -> Any:
-        """Return the k nearest of the candidates, of equally near ones the first."""
-        torch = self._torch
+    def _nearest_of(self, D: Any, candidates: Any, k: int) -> tuple[Any, Any]:
+        """Return the k nearest of the candidates, of equally near ones the first, and distances."""
         candidates = candidates.sort(1)[0]
-        squares = torch.empty(candidates.shape, dtype=torch.float64, device=self._device)
+        distances = full(tuple(candidates.shape), 0.0, D)
         rows = max(1, _CELLS // (candidates.shape[1] * D.shape[1]))
         for first in range(0, len(D), rows):
             some = slice(first, first + rows)
             away = D[some, None, :] - self._doubles[candidates[some]]
-            squares[some] = (away * away).sum(2)
-        order = squares.sort(dim=1, stable=True)[1][:, :k]
-        return candidates.gather(1, order)
+            distances[some] = (away * away).sum(2).sqrt()
+        distances, order = distances.sort(dim=1, stable=True)
+        return candidates.gather(1, order[:, :k]), distances[:, :k]
 
     def _in_tiles(self, Q: Any, X: Any, norms: Any, width: int) -> tuple[Any, Any]:
         """Return the least values and their points: of each tile, then of those together."""
-        torch = self._torch
+        import torch
+
         found = []
         rows = max(1, _CELLS // min(_TILE_POINTS, len(X)))
         for first in range(0, len(Q), rows):
@@ -121,9 +155,14 @@ class DeviceSearch(Search):
         values, points = (torch.cat(part) for part in zip(*found, strict=True))
         return values, points
 
-    def _sent(self, array: FloatArray) -> Any:
-        return self._torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+    def _double(self, X: FloatArray) -> Any:
+        return to_device(np.asarray(X), self._device).double()
 
     def _single(self, X: FloatArray) -> Any:
-        singles = self._sent(self._singles(X))
+        singles = to_device(self._singles(X), self._device)
         return self._kernels.padded(singles) if self._in_bins else singles
+
+
+def _search_again(points: FloatArray) -> Search:
+    """Return an exact search among points: on a GPU if there is one."""
+    return neighbor_search(points, 1, recall=1.0, device=torch_device("auto"))

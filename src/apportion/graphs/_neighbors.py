@@ -15,7 +15,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from apportion._utils.progress import with_progress
 from apportion._utils.threads import in_threads, n_threads, slices
-from apportion._utils.typing import FloatArray, IntArray
+from apportion._utils.typing import BoolArray, FloatArray, IntArray
 
 TREE_FEATURES = 6
 """Up to this many features, a k-d tree is the fastest search."""
@@ -75,15 +75,23 @@ class Search(ABC):
     def nearest(self, X: FloatArray, k: int) -> IntArray:
         """Return the k nearest points of every row of X, the nearest first."""
 
-    def lists(self, k: int) -> IntArray:
-        """Return the k nearest other points of every point, the nearest first."""
+    def measured(self, X: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
+        """Return the k nearest points of every row of X, the nearest first, and their distances."""
+        neighbors = self.nearest(X, k)
+        return neighbors, distances_to(X, self.points, neighbors)
+
+    def lists(self, k: int) -> tuple[IntArray, FloatArray]:
+        """Return the k nearest other points of every point, and their distances.
+
+        The nearest is the first. They are where the search is done: in memory, or on a device.
+        """
         n = len(self.points)
         neighbors: IntArray = np.empty((n, k), dtype=np.int32)
         order = np.arange(n) if self.order is None else self.order
         for block in with_progress(SEARCHING, slices(n, BLOCK_ROWS)):
             rows = order[block]
             neighbors[rows] = _without_self(self.nearest(self.points[rows], k + 1), rows)
-        return neighbors
+        return neighbors, distances_to(self.points, self.points, neighbors)
 
 
 def neighbor_search(points: FloatArray, k: int, recall: float = 0.95, device: Any = None) -> Search:
@@ -310,6 +318,11 @@ def distances_to(A: FloatArray, B: FloatArray, neighbors: IntArray) -> FloatArra
 def _without_self(neighbors: IntArray, rows: IntArray) -> IntArray:
     """Return the neighbors without the row itself; without the last if it is not among them."""
     n, width = neighbors.shape
-    itself = neighbors == rows[:, None]
+    return np.asarray(neighbors[~itself_or_last(neighbors, rows)].reshape(n, width - 1))
+
+
+def itself_or_last(neighbors: IntArray, rows: IntArray) -> BoolArray:
+    """Return where the row itself is among its neighbors; the last place if it is not."""
+    itself: BoolArray = neighbors == rows[:, None]
     itself[:, -1] |= ~itself.any(axis=1)
-    return np.asarray(neighbors[~itself].reshape(n, width - 1))
+    return itself

@@ -16,16 +16,21 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from apportion._io.archive import FLAGS, Stored
+from apportion._utils.arrays import to_device
+from apportion._utils.device import DEVICES, refuse_on_device, torch_device
 from apportion._utils.hashing import hash_sample, row_hashes, scramble
-from apportion._utils.memory import refuse_if_too_large
+from apportion._utils.memory import readable, refuse_if_too_large
+from apportion._utils.parameters import check_parameters
 from apportion._utils.progress import report_progress, with_progress
 from apportion._utils.sequences import Sequences
-from apportion._utils.threads import BLOCK_ROWS, blockwise, in_threads, slices
+from apportion._utils.threads import BLOCK_ROWS, in_threads, slices
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.exceptions import counted
-from apportion.graphs._neighbors import FlatSearch, SinglePrecision, distances_to
+from apportion.graphs._neighbors import FlatSearch, Search, SinglePrecision
+from apportion.graphs._on_device import AnchorProducts, SparseProducts
+from apportion.graphs._products import Affinity, AnchoredProducts
 from apportion.graphs._row_blocks import multiply, some_rows, transposed
-from apportion.graphs.base import FAR, Affinity, Graph
+from apportion.graphs.base import FAR, Graph, joined_components
 
 _MOST_ANCHORS = 1000
 _ROWS_PER_ANCHOR = 64
@@ -41,7 +46,7 @@ center: centers of k-means are in single precision."""
 _TYING = "tying rows to anchors"
 
 
-class AnchorGraph(Graph):
+class AnchorGraph(AnchoredProducts, Graph):
     """Similarities `W = Z Λ⁻¹ Zᵀ` through anchors: linear in the number of rows.
 
     Every row is tied to its nearest anchors, the centers of k-means, by weights
@@ -61,6 +66,9 @@ class AnchorGraph(Graph):
         than different rows.
     n_nearest : int, default=5
         The number of anchors a row is tied to.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Where rows are tied to anchors and soft labels are propagated; see `KNNGraph`. Rows are sent
+        to a GPU in blocks, so that they need not fit there; their ties and soft labels must.
 
     Attributes
     ----------
@@ -96,9 +104,12 @@ class AnchorGraph(Graph):
     _shared: FloatArray | None = None
     time_edges_: Any = None
 
-    def __init__(self, n_anchors: str | int = "auto", n_nearest: int = 5) -> None:
+    def __init__(
+        self, n_anchors: str | int = "auto", n_nearest: int = 5, *, device: str = "cpu"
+    ) -> None:
         self.n_anchors = n_anchors
         self.n_nearest = n_nearest
+        self.device = device
 
     def fit(self, X: Any) -> Self:
         """Choose the anchors and tie the rows of X to them.
@@ -114,11 +125,12 @@ class AnchorGraph(Graph):
             The fitted graph.
         """
         self.check_parameters()
+        self._set_device()
         n_anchors = self.anchors_for(len(X))
         report_progress("choosing anchors")
         anchors = anchors_of(X[hash_sample(X, rows_for_anchors(n_anchors))], n_anchors)
         report_progress(_TYING, 0.0)
-        ties = tie_rows(X, FlatSearch(anchors), self.n_nearest)
+        ties = tie_rows(X, self._search_among(anchors), self.n_nearest)
         census = anchor_census(ties, anchors)
         used, position = census.used_anchors()
         nearest = position[ties.nearest]
@@ -128,9 +140,8 @@ class AnchorGraph(Graph):
         self.ties_ = sparse_rows(ties.weights, nearest, len(used))
         self.degrees_ = np.ones(len(X))
         self._own = own_weights(ties.weights, self.masses_[nearest])
-        self._components = None
         self._shared = self.time_edges_ = None
-        self._search = FlatSearch(self.anchors_)
+        self._search = self._search_among(self.anchors_)
         self._usual_scales = usual_scales(census, self._search)
         self._anchor_is_row = census.n_equal > 0
         self._all_equal = all(bool((X[block] == X[0]).all()) for block in self._blocks)
@@ -143,13 +154,35 @@ class AnchorGraph(Graph):
         if weight:
             other.time_edges_ = self._edges_in_time(sequences, weight)
             other.degrees_ = 1.0 + np.asarray(other.time_edges_.sum(axis=1)).ravel()
-            other._components = None
+            other._components = other._on_device = None
         return other
 
-    def multiply(self, F: FloatArray) -> FloatArray:
-        """Return W F."""
-        product = self.from_anchors(self.prototype_labels(F))
-        return product if self.time_edges_ is None else product + multiply(self.time_edges_, F)
+    def _search_among(self, anchors: FloatArray) -> Search:
+        if self._device is None:
+            return FlatSearch(anchors)
+        from apportion.graphs._device_search import DeviceSearch
+
+        return DeviceSearch(anchors, self._device)
+
+    def _sent(self) -> AnchorProducts:
+        n, s = self.n_samples_, self.ties_.nnz // max(self.n_samples_, 1)
+        refuse_on_device(
+            f"An anchor graph of {n:,} rows",
+            40 * n * s,
+            self._device,
+            f"About {readable(40 * s * 10**6)} per million rows are needed, and as much again for "
+            "the soft labels of five classes. Use device='cpu', or a smaller n_nearest.",
+        )
+        weights, nearest = self.ties_.data.reshape(n, s), self.ties_.indices.reshape(n, s)
+        edges = self.time_edges_
+        return AnchorProducts(
+            *(
+                to_device(array, self._device)
+                for array in (weights, nearest.astype(np.int64), self.masses_, self._own)
+            ),
+            self.shared_ties(),
+            None if edges is None else SparseProducts.from_scipy(edges, self._device),
+        )
 
     def similar_rows(self, rows: IntArray) -> Affinity:
         """Return W[rows] without the diagonal: how similar these rows are to others."""
@@ -173,26 +206,13 @@ class AnchorGraph(Graph):
         )
         return scramble(weights ^ scramble(anchors))
 
-    def neighbor_mean(self, F: FloatArray) -> FloatArray:
-        """Return the weighted mean of F over each row's neighbors, 0 where there are none."""
-        mean = self.multiply(F)
-        if self.time_edges_ is not None:
-            mean /= self.degrees_[:, None]
-        return blockwise(from_others, mean, F, self._own_share[:, None], out=mean)
-
-    def prototype_labels(self, F: FloatArray) -> FloatArray:
-        """Return Λ⁻¹ Zᵀ F: the mean of F over the rows of each anchor."""
-        return self.to_anchors(F) / self.masses_[:, None]
-
     @property
-    def strengths(self) -> FloatArray:
-        """How strongly each row is tied to other rows: its degree less w_ii."""
-        return self.degrees_ * without_own(self._own_share)
+    def only_anchors(self) -> bool:
+        """Whether there are no edges in time."""
+        return self.time_edges_ is None
 
-    @property
-    def _own_share(self) -> FloatArray:
-        """The share of a row's degree that is its similarity to itself."""
-        return self._own if self.time_edges_ is None else self._own / self.degrees_
+    def _along_time(self, F: FloatArray) -> FloatArray:
+        return multiply(self.time_edges_, F)
 
     def crowded_rows(self) -> IntArray:
         """Return all rows where all are equal, else none."""
@@ -205,7 +225,7 @@ class AnchorGraph(Graph):
             first = self.ties_.indices[self.ties_.indptr[:-1]]
             labels = labels[first]
             if self.time_edges_ is not None:
-                number, labels = _joined_components(number, labels, self.time_edges_)
+                number, labels = joined_components(number, labels, self.time_edges_)
             self._components = number, labels
         return self._components
 
@@ -228,8 +248,10 @@ class AnchorGraph(Graph):
         """Return a graph for new rows only; `affinities` is that of the stored graph."""
         graph = cls(**parameters)
         graph.check_parameters()
+        # A model that was fitted on a GPU is also used where there is none.
+        graph._device = None if graph.device == "cpu" else torch_device("auto")
         graph.anchors_ = state["anchors"]
-        graph._search = FlatSearch(graph.anchors_)
+        graph._search = graph._search_among(graph.anchors_)
         graph._usual_scales = state["usual_scales"]
         graph._anchor_is_row = state["anchor_is_row"]
         return graph
@@ -284,6 +306,7 @@ class AnchorGraph(Graph):
 
     def check_parameters(self) -> None:
         """Raise a ValueError for parameters that cannot be used."""
+        check_parameters(self, {"device": DEVICES})
         for name, words in (("n_nearest", ()), ("n_anchors", ("auto",))):
             value = getattr(self, name)
             whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
@@ -345,7 +368,7 @@ class Ties(NamedTuple):
     scales: FloatArray
 
 
-def tie_rows(X: Any, search: FlatSearch, n_nearest: int) -> Ties:
+def tie_rows(X: Any, search: Search, n_nearest: int) -> Ties:
     """Return rows tied to the nearest of the anchors that are searched."""
     s = min(n_nearest, len(search.points))
     ties = Ties(
@@ -356,8 +379,8 @@ def tie_rows(X: Any, search: FlatSearch, n_nearest: int) -> Ties:
     )
     for block in with_progress(_TYING, slices(len(X), BLOCK_ROWS)):
         rows = np.asarray(X[block])
-        ties.nearest[block] = search.nearest(rows, s)
-        squares = distances_to(rows, search.points, ties.nearest[block]) ** 2
+        ties.nearest[block], distances = search.measured(rows, s)
+        squares = distances**2
         farthest = squares.max(axis=1, keepdims=True)
         weights = np.exp(-squares / np.where(farthest > 0, farthest, 1.0))
         ties.weights[block] = weights / weights.sum(axis=1, keepdims=True)
@@ -417,7 +440,7 @@ def anchor_census(ties: Ties, anchors: FloatArray) -> AnchorCensus:
     return AnchorCensus(*(count.astype(np.float64) for count in counts))
 
 
-def usual_scales(census: AnchorCensus, search: FlatSearch) -> FloatArray:
+def usual_scales(census: AnchorCensus, search: Search) -> FloatArray:
     """Return the squared distance that is usual among the rows nearest to each anchor."""
     usual = census.scales / np.maximum(census.n_nearest, 1.0)
     usual = np.maximum(usual, _LEAST_SCALE * usual.mean())
@@ -425,7 +448,7 @@ def usual_scales(census: AnchorCensus, search: FlatSearch) -> FloatArray:
     if len(anchors) == 1:
         return usual
     # A row at the distance of the next anchor is not far, even where every row is an anchor.
-    apart = distances_to(anchors, anchors, search.nearest(anchors, 2)).max(axis=1)
+    apart = search.measured(anchors, 2)[1].max(axis=1)
     return np.maximum(usual, apart**2 / FAR)
 
 
@@ -444,29 +467,8 @@ def own_weights(weights: FloatArray, masses: FloatArray) -> FloatArray:
     return np.einsum("is,is->i", weights, weights / masses)
 
 
-def without_own(own: FloatArray) -> FloatArray:
-    """Return how strongly rows are tied to other rows: 1 - w_ii, up to rounding."""
-    return np.maximum(1.0 - own - 1e-12, 0.0)
-
-
-def from_others(mean: FloatArray, F: FloatArray, own: FloatArray) -> FloatArray:
-    """Return the mean of F over each row's neighbors, from the mean that includes the row."""
-    others = without_own(own)
-    return np.where(others > 0, (mean - own * F) / np.maximum(others, 1e-12), 0.0)
-
-
 def sparse_rows(weights: FloatArray, nearest: IntArray, n_anchors: int) -> Any:
     """Return Z, the weights of rows on their anchors, as a sparse array."""
     n, s = weights.shape
     ends = np.arange(0, n * s + 1, s, dtype=np.int32 if n * s < 2**31 else np.int64)
     return sparse.csr_array((weights.ravel(), nearest.ravel(), ends), shape=(n, n_anchors))
-
-
-def _joined_components(number: int, labels: IntArray, edges: Affinity) -> tuple[int, IntArray]:
-    """Return the components of rows if those of some are joined by edges."""
-    ends = sparse.coo_array(edges)
-    joins = sparse.csr_array(
-        (np.ones(ends.nnz), (labels[ends.row], labels[ends.col])), shape=(number, number)
-    )
-    number, joined = connected_components(joins, directed=False)
-    return int(number), joined[labels].astype(np.intp)

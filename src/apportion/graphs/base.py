@@ -13,17 +13,23 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator
 
 from apportion._io.archive import Stored
+from apportion._utils.arrays import to_device, to_numpy
+from apportion._utils.device import refuse_on_device, torch_device
 from apportion._utils.hashing import scramble
 from apportion._utils.sequences import Sequences
-from apportion._utils.threads import total
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
+from apportion.graphs._on_device import (
+    NEGLIGIBLE,
+    DenseProducts,
+    DeviceProducts,
+    SparseProducts,
+    TiedProducts,
+)
+from apportion.graphs._products import Affinity, AnchoredProducts, Products
 from apportion.graphs._row_blocks import multiply
 
 FAR = 50.0
 """A new row is far from a fitted one when their similarity is below exp(-50)."""
-
-_NEGLIGIBLE = 1e-8
-"""An edge weaker than this share of both its rows' degrees does not connect them."""
 
 _EQUALLY_SMOOTH = 1e-9
 """Smoothness that differs by no more than this is equal, but for rounding."""
@@ -31,11 +37,8 @@ _EQUALLY_SMOOTH = 1e-9
 _TENTH = 0.1
 """The weight of edges in time counts neighbors of equal similarity, of which a row has ten."""
 
-Affinity = Any
-"""A similarity matrix: a dense array or a SciPy sparse array."""
 
-
-class Graph(BaseEstimator, ABC):
+class Graph(Products, BaseEstimator, ABC):
     """Similarities `W` of rows: symmetric, nonnegative, with a zero diagonal.
 
     A graph never sees bags. New rows are compared with its prototypes, which are the fitted rows or
@@ -44,7 +47,7 @@ class Graph(BaseEstimator, ABC):
     Attributes
     ----------
     affinity_ : ndarray or sparse array of shape (n_samples, n_samples)
-        The similarities W; not for `AnchorGraph`.
+        The similarities W; not for `AnchorGraph`. Those on a device are fetched when asked for.
     degrees_ : ndarray of shape (n_samples,)
         The row sums of W.
     locality : ndarray of shape (n_samples,), or None
@@ -57,12 +60,21 @@ class Graph(BaseEstimator, ABC):
     prototype_kind: ClassVar[str] = "rows"
     """What new rows are compared with: "rows" or "anchors"."""
 
-    affinity_: Affinity
+    device: str = "cpu"
+    """Where similarities are computed and multiplied; a parameter of the subclasses."""
+
     degrees_: FloatArray
     locality: IntArray | None = None
     time_weight: float = 0.0
     """The weight of edges between rows that follow each other in time."""
     _untied: Graph | None = None
+    _affinity: Affinity = None
+    _device: Any = None
+    """The torch device that similarities are on; None if they are in memory."""
+    _edges: Affinity = None
+    """The edges in time that were added to a graph on a device."""
+    _on_device: Any = None
+    """What multiplies soft labels there, once it was asked for."""
 
     @abstractmethod
     def fit(self, X: Any) -> Self:
@@ -119,7 +131,7 @@ class Graph(BaseEstimator, ABC):
         W = self.affinity_[rows]
         number, labels = self.components()
         other = copy(self)
-        other.affinity_ = sparse.csr_array((W.data, position[W.indices], W.indptr), shape=W.shape)
+        other._affinity = sparse.csr_array((W.data, position[W.indices], W.indptr), shape=W.shape)
         other.degrees_ = self.degrees_[rows]
         other._components = number, labels[rows]
         other.locality = None
@@ -145,8 +157,13 @@ class Graph(BaseEstimator, ABC):
         other.time_weight, other._untied = weight, self.untied
         if not weight:
             return other
-        W, edges = self.affinity_, self._edges_in_time(sequences, weight)
-        return other._set_affinity(sparse.csr_array(W + edges) if sparse.issparse(W) else W + edges)
+        edges = self._edges_in_time(sequences, weight)
+        if self._device is None:
+            return other._set_affinity(_sum(self.affinity_, edges))
+        other._edges, other._affinity, other._on_device = edges, None, None
+        other.degrees_ = self.degrees_ + np.asarray(edges.sum(axis=1)).ravel()
+        other._components = joined_components(*self.components(), edges)
+        return other
 
     @property
     def untied(self) -> Graph:
@@ -156,19 +173,99 @@ class Graph(BaseEstimator, ABC):
     def _edges_in_time(self, sequences: Sequences, weight: float) -> Affinity:
         return sequences.edges() * (weight * _TENTH * self.degrees_.mean())
 
+    @property
+    def affinity_(self) -> Affinity:
+        """The similarities W, in memory."""
+        if self._affinity is None:
+            self._affinity = (
+                self._fetched() if self._edges is None else _sum(self.untied.affinity_, self._edges)
+            )
+        return self._affinity
+
+    def _fetched(self) -> Affinity:
+        """Return the similarities, without edges in time, from the device that holds them."""
+        raise AttributeError(f"A {type(self).__name__} holds no similarities of single rows.")
+
+    def products(self) -> Products:
+        """Return what multiplies soft labels where they are worked on.
+
+        Returns
+        -------
+        Products
+            The graph itself; with a device, its similarities there.
+        """
+        if self._device is None:
+            return self
+        if self._on_device is None:
+            self._on_device = self._sent()
+        return self._on_device
+
+    def _sent(self) -> Products:
+        """Return the similarities on the device."""
+        if self._edges is not None:
+            edges = SparseProducts.from_scipy(self._edges, self._device)
+            return TiedProducts(self.untied.products(), edges)
+        W = self.affinity_
+        if sparse.issparse(W):
+            return SparseProducts.from_scipy(W, self._device)
+        refuse_on_device(
+            f"A dense graph of {len(W):,} rows",
+            W.nbytes,
+            self._device,
+            "Use device='cpu'.",
+        )
+        return DenseProducts(to_device(W, self._device))
+
+    @property
+    def on(self) -> Any:
+        """The torch device on which soft labels are worked on; None if they are in memory."""
+        return self._device
+
+    def in_memory(self) -> Graph:
+        """Return the same graph with its similarities in memory."""
+        if self._device is None:
+            return self
+        other = copy(self)
+        if not isinstance(self, AnchoredProducts):
+            other._affinity = self.affinity_
+        other._device = other._on_device = other._edges = None
+        return other
+
+    def leave_device(self) -> None:
+        """Free the memory of the device that holds nothing but copies."""
+        is_copy = self._affinity is not None or self._edges is not None
+        if is_copy or isinstance(self, AnchoredProducts):
+            self._on_device = None
+        if self._untied is not None:
+            self._untied.leave_device()
+
+    def _set_device(self) -> None:
+        """Find the device that was asked for, and forget what was fitted before."""
+        self._device = torch_device(self.device)
+        self._affinity = self._on_device = self._components = None
+
     def _set_affinity(self, W: Affinity) -> Self:
-        self.affinity_ = W
+        self._affinity, self._on_device = W, None
         self._components: tuple[int, IntArray] | None = None
         self.degrees_ = np.asarray(W.sum(axis=1)).ravel()
         return self
 
-    @property
-    def n_samples_(self) -> int:
-        """The number of fitted rows."""
-        return len(self.degrees_)
+    def _set_products(self, products: Products) -> Self:
+        self._affinity, self._on_device = None, products
+        self._components = None
+        self.degrees_ = to_numpy(products.degrees_)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is on a device does not travel: it is sent there again, if there is one.
+        if self._on_device is not None and not isinstance(self._on_device, AnchoredProducts):
+            self._affinity = self.affinity_
+        return {**super().__getstate__(), "_on_device": None, "_device": None}
 
     def multiply(self, F: FloatArray) -> FloatArray:
         """Return W F."""
+        if self._device is not None:
+            return to_numpy(self.products().multiply(to_device(F, self._device)))
         return multiply(self.affinity_, F)
 
     def similar_rows(self, rows: IntArray) -> Affinity:
@@ -182,34 +279,6 @@ class Graph(BaseEstimator, ABC):
     def hashes(self) -> UIntArray:
         """Return a hash of each row's features, or of its position if these are unknown."""
         return scramble(np.arange(self.n_samples_, dtype=np.uint64))
-
-    def neighbor_mean(self, F: FloatArray) -> FloatArray:
-        """Return S F, the weighted mean of each row's neighbors; 0 for a row without neighbors."""
-        return self.multiply(F) / np.where(self.degrees_ > 0, self.degrees_, 1.0)[:, None]
-
-    def neighbor_label_means(self, labels: IntArray, n_classes: int) -> FloatArray:
-        """Return S F of one label per row, given as positions in the classes."""
-        if n_classes != 2:
-            return self.neighbor_mean(np.eye(n_classes)[labels])
-        second = self.neighbor_mean((labels == 1).astype(np.float64)[:, None])
-        return means_of_both_classes(second, self.strengths)
-
-    def smoothness(self, labels: FloatArray) -> float:
-        """Return (1/n) Σ_ij s_ij y_i·y_j, the mean share of neighbors with the label of a row.
-
-        For one-hot labels of two classes this is an increasing function of the paper's f̄ᵀSf̄.
-        Rows without a neighbor count as 0.
-        """
-        return float(np.vdot(labels, self.neighbor_mean(labels)) / max(len(labels), 1))
-
-    def label_smoothness(self, labels: IntArray, n_classes: int) -> float:
-        """Return the smoothness of one label per row, given as positions in the classes."""
-        return smoothness_of(labels, self.neighbor_label_means(labels, n_classes))
-
-    @property
-    def strengths(self) -> FloatArray:
-        """How strongly each row is connected to others."""
-        return self.degrees_
 
     def weak_rows(self, floor: float = 1e-2) -> IntArray:
         """Return the rows whose strength is at most `floor` times the mean."""
@@ -230,36 +299,13 @@ class Graph(BaseEstimator, ABC):
         does not connect them.
         """
         if self._components is None:
-            self._components = _components(self.affinity_, _NEGLIGIBLE * self.degrees_)
+            products = self.products()
+            self._components = (
+                products.components()
+                if isinstance(products, DeviceProducts)
+                else _components(self.affinity_, NEGLIGIBLE * self.degrees_)
+            )
         return self._components
-
-
-def means_of_both_classes(second: FloatArray, strengths: FloatArray) -> FloatArray:
-    """Return the neighbor means of two classes from those of the second class."""
-    return np.hstack([np.where(strengths > 0, 1.0, 0.0)[:, None] - second, second])
-
-
-def agreement(labels: IntArray, neighbor_means: FloatArray) -> float:
-    """Return the sum over rows of the neighbor mean of the row's own label."""
-    return total(lambda F, h: F[np.arange(len(F)), h].sum(), neighbor_means, labels)
-
-
-def smoothness_of(labels: IntArray, neighbor_means: FloatArray) -> float:
-    """Return the mean over rows of the neighbor mean of the row's own label.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n_samples,)
-        The labels, as positions in the classes.
-    neighbor_means : ndarray of shape (n_samples, n_classes)
-        See `Graph.neighbor_label_means`.
-
-    Returns
-    -------
-    float
-        The smoothness, at most 1.
-    """
-    return agreement(labels, neighbor_means) / max(len(labels), 1)
 
 
 def smoothest(smoothness: Sequence[float] | FloatArray) -> IntArray:
@@ -277,6 +323,20 @@ def smoothest(smoothness: Sequence[float] | FloatArray) -> IntArray:
     """
     values = np.asarray(smoothness)
     return np.flatnonzero(values >= values.max() - _EQUALLY_SMOOTH)
+
+
+def _sum(W: Affinity, edges: Affinity) -> Affinity:
+    return sparse.csr_array(W + edges) if sparse.issparse(W) else W + edges
+
+
+def joined_components(number: int, labels: IntArray, edges: Affinity) -> tuple[int, IntArray]:
+    """Return the components of rows if those of some are joined by edges."""
+    ends = sparse.coo_array(edges)
+    joins = sparse.csr_array(
+        (np.ones(ends.nnz), (labels[ends.row], labels[ends.col])), shape=(number, number)
+    )
+    number, joined = connected_components(joins, directed=False)
+    return int(number), joined[labels].astype(np.intp)
 
 
 def _components(W: Affinity, floors: FloatArray) -> tuple[int, IntArray]:

@@ -9,14 +9,17 @@ import numpy as np
 from scipy import sparse
 
 from apportion._io.archive import LEAST_POSITIVE, PLACES, Stored
+from apportion._utils.arrays import beside, full, is_tensor, namespace, to_device, to_numpy
 from apportion._utils.device import DEVICES, torch_device
 from apportion._utils.hashing import hash_ranks, row_hashes
 from apportion._utils.parameters import Allowed, check_parameters, integer, real
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.exceptions import counted
-from apportion.graphs._neighbors import SEARCHING, distances_to, neighbor_search
-from apportion.graphs.base import FAR, Affinity, Graph
+from apportion.graphs._neighbors import SEARCHING, neighbor_search
+from apportion.graphs._on_device import SparseProducts
+from apportion.graphs._products import Affinity
+from apportion.graphs.base import FAR, Graph
 
 _ROWS_OUT_OF_CACHE = 200_000
 """From here on, sums over neighbors are faster if near rows are next to each other."""
@@ -47,8 +50,8 @@ class KNNGraph(Graph):
         The share of true neighbors to find if an exact search would be slow, which is with more
         than 6 features and more than 32,768 rows. With 1, every search is exact.
     device : {"cpu", "cuda", "auto"}, default="cpu"
-        Where neighbors are searched. On a GPU (`"cuda"`), every search is exact. `"auto"` uses a
-        GPU if there is one. Needs torch: install `apportion[gpu]`.
+        Where neighbors are searched and soft labels are propagated. On a GPU (`"cuda"`), every
+        search is exact. `"auto"` uses a GPU if there is one. Needs torch: install `apportion[gpu]`.
 
     Attributes
     ----------
@@ -117,8 +120,8 @@ class KNNGraph(Graph):
         rows = X[order]
         first = np.append(True, np.any(rows[1:] != rows[:-1], axis=1))
         point = np.cumsum(first) - 1
-        device = torch_device(self.device)
-        asked = self.n_neighbors, self.recall, device
+        self._set_device()
+        asked = self.n_neighbors, self.recall, self._device
         lists = _NeighborLists(rows[first], np.bincount(point), *asked)
         if lists.n_edges > _MOST_COPIES * n * self.n_neighbors:
             point = np.arange(n)
@@ -127,18 +130,17 @@ class KNNGraph(Graph):
         n_points = len(lists.points)
         self._copies = sparse.csr_array((np.ones(n), (order, point)), shape=(n, n_points))
 
-        distances, neighbors, kept = lists.distances, lists.neighbors, lists.kept
-        scales = distances.max(axis=1, initial=0.0, where=kept)
-        smallest = float(distances.min(initial=np.inf, where=distances > 0))
-        self._smallest = smallest if np.isfinite(smallest) else 1.0
+        scales = lists.scales()
+        self._smallest = lists.smallest_distance()
         self._crowded = (self._copies @ (scales == 0)) > 0 if n > 1 else np.zeros(n, dtype=bool)
         self._point_scales = np.where(scales > 0, scales, self._smallest)
         self.scales_ = self._copies @ self._point_scales
+        weights = lists.similarities(self._point_scales)
+        self.recall_, self.search_ = lists.search.recall, lists.search.how
+        if is_tensor(weights) and n_points == n:
+            return self._set_products(_either_on_device(weights, lists.neighbors, order))
 
-        weights = distances**2
-        weights /= self._point_scales[:, None]
-        weights /= self._point_scales[neighbors]
-        np.exp(np.negative(weights, out=weights), out=weights)
+        weights, neighbors, kept = map(to_numpy, (weights, lists.neighbors, lists.kept))
         if n_points == n:
             W = _either_neighbor(weights, neighbors, kept, order)
         else:
@@ -147,10 +149,12 @@ class KNNGraph(Graph):
             W = sparse.csr_array(self._copies @ V @ self._copies.T)
             W.setdiag(0.0)
             W.eliminate_zeros()
-        self.recall_, self.search_ = lists.search.recall, lists.search.how
         if lists.search.order is not None and n >= _ROWS_OUT_OF_CACHE:
             self.locality = order[np.argsort(np.argsort(lists.search.order)[point])]
         return self._set_affinity(W)
+
+    def _fetched(self) -> Affinity:
+        return self._on_device.to_scipy()
 
     def crowded_rows(self) -> IntArray:
         """Return the rows all of whose k nearest neighbors equal them."""
@@ -168,8 +172,7 @@ class KNNGraph(Graph):
         """Return the similarities of new rows to their k nearest fitted rows, and which are far."""
         lists = self._lists
         k = min(self.n_neighbors, len(lists.points))
-        neighbors = lists.search.nearest(np.asarray(X), k)
-        distances = distances_to(np.asarray(X), lists.points, neighbors)
+        neighbors, distances = lists.search.measured(np.asarray(X), k)
         kept = lists.needed(neighbors, 0)
         scales = np.where(kept, distances, 0.0).max(axis=1)
         scales = np.where(scales > 0, scales, self._smallest)[:, None]
@@ -209,8 +212,9 @@ class KNNGraph(Graph):
         ends = np.arange(n + 1, dtype=point.dtype)
         graph._copies = sparse.csr_array((np.ones(n), point, ends), shape=(n, n_points))
         # A model that was fitted on a GPU is also used where there is none.
-        device = None if graph.device == "cpu" else torch_device("auto")
-        graph._lists = _Points(points, multiplicity, graph.n_neighbors, graph.recall, device)
+        graph._device = None if graph.device == "cpu" else torch_device("auto")
+        asked = graph.n_neighbors, graph.recall, graph._device
+        graph._lists = _Points(points, multiplicity, *asked)
         graph.recall_, graph.search_ = graph._lists.search.recall, graph._lists.search.how
         graph._point_scales = state["point_scales"]
         graph._smallest = float(state["smallest_distance"])
@@ -259,17 +263,70 @@ class _NeighborLists(_Points):
         device: Any = None,
     ) -> None:
         super().__init__(points, multiplicity, n_neighbors, recall, device)
-        self.neighbors = self.search.lists(min(n_neighbors, len(points) - 1))
-        self.distances = distances_to(points, points, self.neighbors)
-        self.kept = self.needed(self.neighbors, (multiplicity - 1)[:, None])
+        self.neighbors, self.distances = self.search.lists(min(n_neighbors, len(points) - 1))
+        copied = len(multiplicity) < self._n_rows
+        self.kept = (
+            beside(
+                self.needed(to_numpy(self.neighbors), (multiplicity - 1)[:, None]), self.distances
+            )
+            if copied
+            else full(tuple(self.neighbors.shape), True, self.distances)
+        )
 
     @property
     def n_edges(self) -> int:
         """The number of edges between rows."""
         if len(self.multiplicity) == self._n_rows:
-            return self.neighbors.size
-        near = np.where(self.kept, self.multiplicity[self.neighbors], 0).sum(axis=1)
+            return self.neighbors.shape[0] * self.neighbors.shape[1]
+        kept, neighbors = to_numpy(self.kept), to_numpy(self.neighbors)
+        near = np.where(kept, self.multiplicity[neighbors], 0).sum(axis=1)
         return int((self.multiplicity * (self.multiplicity - 1 + near)).sum())
+
+    def scales(self) -> FloatArray:
+        """Return the distance of each point to the last neighbor that is kept, in memory."""
+        if not self.distances.shape[1]:
+            return np.zeros(len(self.points))
+        xp = namespace(self.distances)
+        return to_numpy(xp.max(xp.where(self.kept, self.distances, 0.0), axis=1))
+
+    def smallest_distance(self) -> float:
+        """Return the smallest positive distance of two neighbors; 1 if there is none."""
+        xp = namespace(self.distances)
+        if not self.distances.shape[1]:
+            return 1.0
+        smallest = float(xp.min(xp.where(self.distances > 0, self.distances, np.inf)))
+        return smallest if np.isfinite(smallest) else 1.0
+
+    def similarities(self, scales: FloatArray) -> FloatArray:
+        """Return exp(-d_ij² / (σ_i σ_j)) for the neighbors j of every point i."""
+        xp, scales = namespace(self.distances), beside(scales, self.distances)
+        weights = self.distances**2
+        weights /= scales[:, None]
+        weights /= scales[self.neighbors]
+        return xp.exp(xp.negative(weights, out=weights), out=weights)
+
+
+def _either_on_device(weights: Any, neighbors: Any, names: IntArray) -> SparseProducts:
+    """Return the same as `_either_neighbor` for neighbors on a device, all of which are kept.
+
+    Every pair is written down both ways and sorted; of a pair that stands there twice, because each
+    is a neighbor of the other, the larger similarity is taken.
+    """
+    import torch
+
+    n, k = neighbors.shape
+    names = to_device(names, weights.device)
+    here, there = names.repeat_interleave(k), names[neighbors.flatten()]
+    pairs, order = torch.concatenate([here * n + there, there * n + here]).sort()
+    weights = weights.flatten().repeat(2)[order]
+    again = pairs[1:] == pairs[:-1]
+    weights[:-1][again] = weights[:-1][again].maximum(weights[1:][again])
+    kept = weights > 0
+    kept[1:] &= ~again
+    pairs, weights = pairs[kept], weights[kept]
+    rows = pairs.div(n, rounding_mode="floor")
+    ends = torch.nn.functional.pad(rows.bincount(minlength=n).cumsum(0), (1, 0))
+    return SparseProducts(weights, pairs - rows * n, ends)
 
 
 def _either_neighbor(

@@ -7,9 +7,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy import sparse
 
+from apportion._utils.device import DEVICES
+from apportion._utils.parameters import check_parameters
 from apportion._utils.typing import BoolArray
 from apportion.exceptions import compared
-from apportion.graphs.base import Affinity, Graph
+from apportion.graphs._products import Affinity
+from apportion.graphs.base import Graph
 
 
 class PrecomputedGraph(Graph):
@@ -17,6 +20,11 @@ class PrecomputedGraph(Graph):
 
     `fit` takes the matrix in place of features; its diagonal is set to 0. For new rows, give the
     matrix of their similarities to the fitted rows.
+
+    Parameters
+    ----------
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Where soft labels are propagated; see `KNNGraph`.
 
     Attributes
     ----------
@@ -34,6 +42,9 @@ class PrecomputedGraph(Graph):
 
     sees_features: ClassVar[bool] = False
 
+    def __init__(self, *, device: str = "cpu") -> None:
+        self.device = device
+
     def fit(self, X: Any) -> Self:
         """Take the similarities of all pairs of rows.
 
@@ -47,6 +58,8 @@ class PrecomputedGraph(Graph):
         PrecomputedGraph
             The fitted graph.
         """
+        check_parameters(self, {"device": DEVICES})
+        self._set_device()
         W = _checked(X)
         require_symmetric(W, "Precomputed similarities", 1e-8)
         if sparse.issparse(W):

@@ -9,13 +9,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from apportion._io.archive import LEAST_POSITIVE, Stored
+from apportion._utils.arrays import to_numpy
+from apportion._utils.device import DEVICES, torch_device
 from apportion._utils.hashing import row_hashes
 from apportion._utils.memory import refuse_if_too_large
-from apportion._utils.parameters import parameter_error
+from apportion._utils.parameters import check_parameters, parameter_error
 from apportion._utils.threads import in_threads, slices
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.exceptions import counted
-from apportion.graphs.base import FAR, Affinity, Graph
+from apportion.graphs._on_device import gaussian_products
+from apportion.graphs._products import Affinity, Products
+from apportion.graphs.base import FAR, Graph
 
 _GRID = 2.0 ** np.arange(-4, 7)
 """The grid of γ, in units of 1 / (squared distance to the 10th neighbor)."""
@@ -34,6 +38,10 @@ class RBFGraph(Graph):
         The inverse width γ. A sequence is a grid: an estimator takes the γ with the smoothest
         labels. `"auto"` is the grid 2⁻⁴ … 2⁶, divided by the median squared distance to the 10th
         neighbor. A graph that is fitted on its own takes the middle value of the grid.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Where similarities are computed and soft labels are propagated; see `KNNGraph`. A GPU holds
+        the similarities if they fit, and else computes them anew in every product, in single
+        precision: only the features must fit.
 
     Attributes
     ----------
@@ -59,8 +67,13 @@ class RBFGraph(Graph):
         "gamma": Stored((), least=LEAST_POSITIVE),
     }
 
-    def __init__(self, gamma: str | float | Sequence[float] = "auto") -> None:
+    _pairs: _PairsOnDevice | None = None
+
+    def __init__(
+        self, gamma: str | float | Sequence[float] = "auto", *, device: str = "cpu"
+    ) -> None:
         self.gamma = gamma
+        self.device = device
 
     def fit(self, X: Any) -> Self:
         """Compute the similarities of the rows.
@@ -75,9 +88,9 @@ class RBFGraph(Graph):
         RBFGraph
             The fitted graph.
         """
-        squared = _squared_distances(X)
-        grid = self._grid(squared)
-        return self._fit_one(X, squared, float(grid[len(grid) // 2]))
+        pairs = self._pairs_of(X)
+        grid = self._grid(pairs)
+        return self._fit_one(X, pairs, float(grid[len(grid) // 2]))
 
     @property
     def n_candidates(self) -> int:
@@ -86,9 +99,32 @@ class RBFGraph(Graph):
 
     def candidates(self, X: Any) -> Iterator[Graph]:
         """Yield one fitted graph per γ of the grid; distances are computed once."""
-        squared = _squared_distances(X)
-        for gamma in self._grid(squared):
-            yield RBFGraph(self.gamma)._fit_one(X, squared, float(gamma))
+        pairs = self._pairs_of(X)
+        for gamma in self._grid(pairs):
+            yield RBFGraph(self.gamma, device=self.device)._fit_one(X, pairs, float(gamma))
+
+    def _pairs_of(self, X: Any) -> _Pairs | _PairsOnDevice:
+        check_parameters(self, {"device": DEVICES})
+        device = torch_device(self.device)
+        return _Pairs(X) if device is None else _PairsOnDevice(X, device)
+
+    def products(self) -> Products:
+        """Return what multiplies soft labels where they are worked on."""
+        if self._pairs is None or self._edges is not None:
+            return super().products()
+        return self._pairs.products(self.gamma_)
+
+    def leave_device(self) -> None:
+        """Free the memory of the device: similarities are computed again if they are needed."""
+        super().leave_device()
+        if self._pairs is not None:
+            self._pairs.forget()
+
+    def _fetched(self) -> Affinity:
+        return _Pairs(self._X).similarities(self.gamma_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_pairs": None}
 
     def crowded_rows(self) -> IntArray:
         """Return all rows if all are equal, else none: γ adapts to any other distances."""
@@ -138,20 +174,19 @@ class RBFGraph(Graph):
         self._X = X
         self._center = np.median(X, axis=0).astype(np.float64)
 
-    def _fit_one(self, X: Any, squared: FloatArray, gamma: float) -> Self:
+    def _fit_one(self, X: Any, pairs: _Pairs | _PairsOnDevice, gamma: float) -> Self:
         self._set_rows(X, gamma)
-        W = np.empty_like(squared)
+        if isinstance(pairs, _Pairs):
+            self._device = self._pairs = None
+            return self._set_affinity(pairs.similarities(gamma))
+        self._device, self._pairs = pairs.device, pairs
+        self._set_products(self.products())
+        self._on_device = None  # `pairs` holds the similarities of one γ at a time
+        return self
 
-        def fill(block: slice) -> None:
-            np.exp(np.multiply(squared[block], -gamma, out=W[block]), out=W[block])
-
-        in_threads(fill, slices(len(X), _BLOCK_ROWS))
-        np.fill_diagonal(W, 0.0)
-        return self._set_affinity(W)
-
-    def _grid(self, squared: FloatArray) -> FloatArray:
+    def _grid(self, pairs: _Pairs | _PairsOnDevice) -> FloatArray:
         if isinstance(self.gamma, str) and self.gamma == "auto":
-            return _GRID / _typical_squared_distance(squared)
+            return _GRID / pairs.typical_square()
         grid = np.array([])
         with suppress(TypeError, ValueError):
             gamma: Any = [] if isinstance(self.gamma, str) else self.gamma
@@ -160,6 +195,70 @@ class RBFGraph(Graph):
             allowed = "'auto', a positive number or a sequence of positive numbers"
             raise parameter_error(self, "gamma", allowed)
         return grid
+
+
+class _Pairs:
+    """All pairs of rows in memory: their squared distances, and similarities from them."""
+
+    def __init__(self, X: FloatArray) -> None:
+        self._squares = _squared_distances(X)
+
+    def similarities(self, gamma: float) -> FloatArray:
+        """Return the similarities for one γ."""
+        squared = self._squares
+        W = np.empty_like(squared)
+
+        def fill(block: slice) -> None:
+            np.exp(np.multiply(squared[block], -gamma, out=W[block]), out=W[block])
+
+        in_threads(fill, slices(len(W), _BLOCK_ROWS))
+        np.fill_diagonal(W, 0.0)
+        return W
+
+    def typical_square(self) -> float:
+        """Return the median squared distance to the 10th neighbor; if it is 0, a positive one."""
+        squared = self._squares
+        k = min(_NEIGHBOR, len(squared) - 1)
+        median = float(np.median(np.partition(squared, k, axis=1)[:, k]))
+        if median > 0:
+            return median
+        positive = squared[squared > 0]
+        return float(positive.min()) if positive.size else 1.0
+
+
+class _PairsOnDevice:
+    """All pairs of rows on a device, which has room for the similarities of one γ at a time."""
+
+    def __init__(self, X: FloatArray, device: Any) -> None:
+        self._X, self.device = X, device
+        self._held: tuple[float, Products] | None = None
+
+    def products(self, gamma: float) -> Products:
+        """Return the similarities for one γ; those for another γ are dropped."""
+        if self._held is None or self._held[0] != gamma:
+            self.forget()
+            self._held = gamma, gaussian_products(self._X, gamma, self.device)
+        return self._held[1]
+
+    def forget(self) -> None:
+        """Drop the similarities that are held."""
+        self._held = None
+
+    def typical_square(self) -> float:
+        """Return the median squared distance to the 10th neighbor; if it is 0, a positive one."""
+        from apportion.graphs._device_search import DeviceSearch
+
+        k = min(_NEIGHBOR, len(self._X) - 1)
+        distances = (
+            to_numpy(DeviceSearch(self._X, self.device).lists(k)[1]) if k else np.zeros((1, 1))
+        )
+        median = float(np.median(distances[:, -1])) ** 2
+        if median > 0:
+            return median
+        different = np.unique(self._X, axis=0)
+        if len(different) == 1:
+            return 1.0
+        return float(to_numpy(DeviceSearch(different, self.device).lists(1)[1]).min()) ** 2
 
 
 def _squared_distances(X: FloatArray) -> FloatArray:
@@ -183,14 +282,3 @@ def _squared_distances(X: FloatArray) -> FloatArray:
     in_threads(from_inner_products, slices(len(X), _BLOCK_ROWS))
     np.fill_diagonal(squared, 0.0)
     return np.asarray(squared)
-
-
-def _typical_squared_distance(squared: FloatArray) -> float:
-    """Return the median squared distance to the 10th neighbor; if it is 0, a positive distance."""
-    k = min(_NEIGHBOR, len(squared) - 1)
-    tenth = np.partition(squared, k, axis=1)[:, k]
-    median = float(np.median(tenth))
-    if median > 0:
-        return median
-    positive = squared[squared > 0]
-    return float(positive.min()) if positive.size else 1.0

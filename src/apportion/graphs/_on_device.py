@@ -1,0 +1,352 @@
+"""Graphs on a device: what multiplies soft labels that are there.
+
+A graph answers `products()` with one of these classes if its `device` is a GPU, or with itself if
+soft labels are in memory. The algorithm asks nothing else of a graph while it iterates.
+"""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from apportion._utils.arrays import arange, full, to_device, to_numpy, zeros
+from apportion._utils.device import free_on_device, triton_runs
+from apportion._utils.typing import AnyArray, FloatArray, IntArray
+from apportion.graphs._products import AnchoredProducts, Products
+
+NEGLIGIBLE = 1e-8
+"""An edge weaker than this share of both its rows' degrees does not connect them."""
+
+_TILE = 8192
+"""Rows and columns of a dense matrix that are computed at a time: half a gigabyte."""
+
+_CELLS = 2**27
+"""Similarities that are computed at a time where they are not held: a gigabyte."""
+
+_SPARE_BYTES = 2**33
+"""Memory of the device that is left for soft labels and for work on tiles beside a dense matrix."""
+
+
+class DeviceProducts(Products):
+    """Products with W on a device, and the connected components of W."""
+
+    def components(self) -> tuple[int, IntArray]:
+        """Return the number of connected components and each row's component, in memory."""
+        raise NotImplementedError
+
+
+class SparseProducts(DeviceProducts):
+    """A sparse graph on a device.
+
+    Parameters
+    ----------
+    data, indices, ends : tensors
+        The similarities, their columns, and where each row begins and ends, as in a CSR matrix.
+    """
+
+    def __init__(self, data: Any, indices: Any, ends: Any) -> None:
+        import torch
+
+        from apportion._utils.tensors import Segments
+
+        n = len(ends) - 1
+        self._data, self._indices, self._lengths = data, indices, ends.diff()
+        with warnings.catch_warnings():
+            # torch calls products with sparse tensors a beta; the product is all that is used.
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            self._matrix = torch.sparse_csr_tensor(
+                ends.int(), indices.int(), data, (n, n), check_invariants=False
+            )
+        self.degrees_ = Segments(self._lengths).sum(data)
+
+    @classmethod
+    def from_scipy(cls, W: Any, device: Any) -> SparseProducts:
+        """Return a sparse array on a device."""
+        arrays = W.data, W.indices.astype(np.int64), W.indptr.astype(np.int64)
+        return cls(*(to_device(array, device) for array in arrays))
+
+    def to_scipy(self) -> Any:
+        """Return the similarities in memory."""
+        ends = np.append(0, np.cumsum(to_numpy(self._lengths)))
+        n = len(ends) - 1
+        arrays = to_numpy(self._data), to_numpy(self._indices.int()), ends.astype(np.int32)
+        return sparse.csr_array(arrays, shape=(n, n))
+
+    def multiply(self, F: FloatArray) -> FloatArray:
+        """Return W F."""
+        return self._matrix @ F
+
+    def components(self) -> tuple[int, IntArray]:
+        """Return the number of connected components and each row's component, in memory."""
+        floors = NEGLIGIBLE * self.degrees_
+        rows = arange(len(floors), floors).repeat_interleave(self._lengths)
+        strong = self._data > floors[rows]
+        if not strong.all():
+            strong |= self._data > floors[self._indices]
+            return _components(len(floors), rows[strong], self._indices[strong])
+        return _components(len(floors), rows, self._indices)
+
+
+# Every row takes the least number among its neighbors, so does the row that its number names, and
+# numbers are followed until they lead no further (Shiloach & Vishkin, 1982; Zhang, Azad & Buluç,
+# "Parallel algorithms for finding connected components using linear algebra", 2020). The least
+# number of a component spreads through it in about as many rounds as its size has digits.
+def _components(n: int, rows: Any, others: Any) -> tuple[int, IntArray]:
+    """Return the components of a symmetric graph, given by the two ends of every edge."""
+    import torch
+
+    least = torch.arange(n, device=rows.device)
+    while True:
+        before = least
+        near = least.scatter_reduce(0, rows, least[others], "amin")
+        least = near.scatter_reduce(0, before, near, "amin")
+        while not torch.equal(followed := least[least], least):
+            least = followed
+        if torch.equal(least, before):
+            break
+    names, component = torch.unique(least, return_inverse=True)
+    return len(names), np.asarray(to_numpy(component), dtype=np.intp)
+
+
+class _AllPairs(DeviceProducts):
+    """A dense graph on a device; subclasses hold its rows or compute them."""
+
+    def rows(self, rows: Any) -> Any:
+        """Return W[rows]."""
+        raise NotImplementedError
+
+    def components(self) -> tuple[int, IntArray]:
+        """Return the number of connected components and each row's component, in memory."""
+        n = self.n_samples_
+        floors = NEGLIGIBLE * self.degrees_
+        component = full(n, -1, floors)
+        number, some = 0, max(1, _CELLS // n)
+        while (component < 0).any():
+            reached = zeros(n, floors, dtype=bool)
+            reached[(component < 0).nonzero()[0]] = True
+            frontier = reached.nonzero()[:, 0]
+            component[frontier] = number
+            # A block of rows usually reaches all others: the search ends as soon as none is left.
+            while len(frontier) and (component < 0).any():
+                block, frontier = frontier[:some], frontier[some:]
+                near = self.rows(block) > floors.minimum(floors[block][:, None])
+                fresh = (near.any(0) & (component < 0)).nonzero()[:, 0]
+                component[fresh] = number
+                frontier = fresh if not len(frontier) else _joined(frontier, fresh)
+            number += 1
+        return number, np.asarray(to_numpy(component), dtype=np.intp)
+
+
+def _joined(first: Any, second: Any) -> Any:
+    import torch
+
+    return torch.concatenate([first, second])
+
+
+class DenseProducts(_AllPairs):
+    """A dense graph that a device holds.
+
+    Parameters
+    ----------
+    W : tensor of shape (n_samples, n_samples)
+        The similarities.
+    """
+
+    def __init__(self, W: Any) -> None:
+        self.W = W
+        self.degrees_ = W.sum(1)
+
+    def multiply(self, F: FloatArray) -> FloatArray:
+        """Return W F."""
+        return self.W @ F
+
+    def rows(self, rows: Any) -> Any:
+        """Return W[rows]."""
+        return self.W[rows]
+
+
+def gaussian_products(X: FloatArray, gamma: float, device: Any) -> _AllPairs:
+    """Return `w_ij = exp(-γ ‖x_i - x_j‖²)` on a device: held if it fits there, else computed anew.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        The rows.
+    gamma : float
+        γ.
+    device : torch.device
+        The device.
+    """
+    free = free_on_device(device)
+    held = free is None or 8 * len(X) ** 2 + _SPARE_BYTES <= free
+    scaled = np.sqrt(gamma) * (X.astype(np.float64) - np.median(X, axis=0))
+    rows = to_device(scaled, device)
+    return DenseProducts(_gaussian(rows)) if held else KernelProducts(rows)
+
+
+def _gaussian(X: Any) -> Any:
+    """Return exp(-‖x_i - x_j‖²) of all pairs, exactly symmetric, and 0 on the diagonal."""
+    import torch
+
+    W = torch.empty((len(X), len(X)), dtype=X.dtype, device=X.device)
+    edges = [*range(0, len(X), _TILE), len(X)]
+    blocks = [slice(*ends) for ends in pairwise(edges)]
+    for number, block in enumerate(blocks):
+        for other in blocks[number:]:
+            tile = _similarities(X[block], X[other])
+            if other is block:
+                tile = tile.triu(1)
+                tile += tile.T.clone()
+            W[block, other] = tile
+            W[other, block] = tile.T
+    return W
+
+
+def _similarities(A: Any, B: Any) -> Any:
+    """Return exp(-‖a_i - b_j‖²)."""
+    squares = A @ B.T
+    squares *= -2.0
+    squares += (A * A).sum(1)[:, None]
+    squares += (B * B).sum(1)
+    return squares.clamp_(min=0.0).neg_().exp_()
+
+
+class KernelProducts(_AllPairs):
+    """The dense graph `exp(-‖x_i - x_j‖²)`, of which nothing is held: it is computed in products.
+
+    On a GPU, similarities have single precision and sums double precision. They follow from
+    differences, so that w_ij and w_ji are equal to the last bit.
+
+    Parameters
+    ----------
+    X : tensor of shape (n_samples, n_features)
+        The rows.
+    """
+
+    def __init__(self, X: Any) -> None:
+        self._X = X
+        self._columns = None
+        if triton_runs(X.device):
+            from apportion.graphs import _kernel_sums
+
+            self._sums = _kernel_sums.kernel_sums
+            self._columns = X.T.float().contiguous()
+        self.degrees_ = self.multiply(X.new_ones((len(X), 1)))[:, 0]
+
+    def multiply(self, F: FloatArray) -> FloatArray:
+        """Return W F."""
+        if self._columns is not None:
+            return self._sums(self._columns, F)
+        product = F.new_empty(F.shape)
+        some = max(1, _CELLS // len(F))
+        for first in range(0, len(F), some):
+            block = slice(first, min(first + some, len(F)))
+            product[block] = self.rows(arange(block.stop - first, F) + first) @ F
+        return product
+
+    def rows(self, rows: Any) -> Any:
+        """Return W[rows]."""
+        W = _similarities(self._X[rows], self._X)
+        W[arange(len(rows), rows), rows] = 0.0
+        return W
+
+
+class TiedProducts(Products):
+    """A graph on a device, with edges between rows that follow each other in time.
+
+    Parameters
+    ----------
+    inner : Products
+        The graph.
+    edges : SparseProducts
+        The edges in time.
+    """
+
+    def __init__(self, inner: Products, edges: SparseProducts) -> None:
+        self._inner, self._edges = inner, edges
+        self.degrees_ = inner.degrees_ + edges.degrees_
+
+    def multiply(self, F: FloatArray) -> FloatArray:
+        """Return W F."""
+        return self._inner.multiply(F) + self._edges.multiply(F)
+
+
+class AnchorProducts(AnchoredProducts):
+    """An anchor graph on a device.
+
+    Parameters
+    ----------
+    weights, nearest : tensors of shape (n_samples, n_nearest)
+        Each row's weights on its anchors, and these anchors.
+    masses : tensor of shape (n_anchors,)
+        The diagonal of Λ.
+    own : tensor of shape (n_samples,)
+        The similarity of each row to itself.
+    shared : ndarray of shape (n_anchors, n_anchors)
+        Zᵀ Z, in memory.
+    edges : SparseProducts, optional
+        Edges in time.
+    """
+
+    def __init__(
+        self,
+        weights: Any,
+        nearest: Any,
+        masses: Any,
+        own: Any,
+        shared: AnyArray,
+        edges: SparseProducts | None = None,
+    ) -> None:
+        from apportion._utils.tensors import Segments
+
+        self._weights, self._nearest = weights, nearest
+        self.masses_, self._own, self._shared, self._edges = masses, own, shared, edges
+        # Rows in the order of their anchors, so that the sums of an anchor are those of a run.
+        order = nearest.flatten().argsort(stable=True)
+        self._rows_by_anchor = order // nearest.shape[1]
+        self._weights_by_anchor = weights.flatten()[order]
+        counts = nearest.flatten().bincount(minlength=len(masses))
+        self._anchors = Segments(counts)
+        self.degrees_ = full(len(own), 1.0, own)
+        if edges is not None:
+            self.degrees_ += edges.degrees_
+
+    @property
+    def only_anchors(self) -> bool:
+        """Whether there are no edges in time."""
+        return self._edges is None
+
+    def to_anchors(self, F: FloatArray) -> FloatArray:
+        """Return Zᵀ F: the sums over the rows of each anchor."""
+        weights, rows = self._weights_by_anchor[:, None], self._rows_by_anchor
+        some = max(1, _CELLS // len(rows))
+        parts = [
+            self._anchors.sum(weights * F[:, first : first + some][rows])
+            for first in range(0, F.shape[1], some)
+        ]
+        return parts[0] if len(parts) == 1 else _side_by_side(parts)
+
+    def from_anchors(self, A: FloatArray) -> FloatArray:
+        """Return Z A: the weighted mean of A over each row's anchors."""
+        product = self._weights[:, :1] * A[self._nearest[:, 0]]
+        for s in range(1, self._nearest.shape[1]):
+            product += self._weights[:, s : s + 1] * A[self._nearest[:, s]]
+        return product
+
+    def shared_ties(self) -> FloatArray:
+        """Return Zᵀ Z, in memory."""
+        return self._shared
+
+    def _along_time(self, F: FloatArray) -> FloatArray:
+        assert self._edges is not None, "only asked for where there are edges in time"
+        return self._edges.multiply(F)
+
+
+def _side_by_side(parts: list[Any]) -> Any:
+    import torch
+
+    return torch.hstack(parts)
