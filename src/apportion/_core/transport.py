@@ -125,7 +125,7 @@ def _kinds_of(
     return argsort(by_group)[kind_of], kinds
 
 
-def _words(numbers: IntArray) -> IntArray:
+def _words(numbers: Any) -> Any:
     """Return whole numbers as words to be scrambled; tensors have no unsigned ones."""
     return numbers if is_tensor(numbers) else numbers.astype(np.uint64)
 

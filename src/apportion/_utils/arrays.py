@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from apportion._utils.typing import AnyArray
-
 
 def is_tensor(array: Any) -> bool:
     """Return whether an array is a torch tensor, without importing torch."""
     return type(array).__module__.partition(".")[0] == "torch"
 
 
-def namespace(array: AnyArray) -> Any:
+def namespace(array: Any) -> Any:
     """Return the module whose functions work on an array: NumPy, or `tensors` for a tensor.
 
     Examples
@@ -33,7 +31,7 @@ def namespace(array: AnyArray) -> Any:
     return tensors
 
 
-def to_device(array: AnyArray, device: Any) -> Any:
+def to_device(array: Any, device: Any) -> Any:
     """Return an array on a torch device; as it is if there is none."""
     if device is None or is_tensor(array):
         return array
@@ -42,22 +40,22 @@ def to_device(array: AnyArray, device: Any) -> Any:
     return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)
 
 
-def to_numpy(array: AnyArray) -> AnyArray:
+def to_numpy(array: Any) -> Any:
     """Return an array in memory."""
     return np.asarray(array.cpu().numpy()) if is_tensor(array) else array
 
 
-def beside(array: AnyArray, like: AnyArray) -> Any:
+def beside(array: Any, like: Any) -> Any:
     """Return an array where another one is, in memory or on its device."""
     return to_device(array, like.device) if is_tensor(like) else to_numpy(array)
 
 
-def zeros(shape: tuple[int, ...] | int, like: AnyArray, dtype: type = float) -> Any:
+def zeros(shape: tuple[int, ...] | int, like: Any, dtype: type = float) -> Any:
     """Return an array of zeros, where another one is."""
     return full(shape, dtype(0), like)
 
 
-def full(shape: tuple[int, ...] | int, value: Any, like: AnyArray) -> Any:
+def full(shape: tuple[int, ...] | int, value: Any, like: Any) -> Any:
     """Return an array of one value, of the type of that value, where another array is."""
     if not is_tensor(like):
         return np.full(shape, value)
@@ -69,7 +67,7 @@ def full(shape: tuple[int, ...] | int, value: Any, like: AnyArray) -> Any:
     )
 
 
-def arange(n: int, like: AnyArray) -> Any:
+def arange(n: int, like: Any) -> Any:
     """Return 0 … n-1, where another array is."""
     if not is_tensor(like):
         return np.arange(n)
@@ -78,22 +76,22 @@ def arange(n: int, like: AnyArray) -> Any:
     return torch.arange(n, device=like.device)
 
 
-def as_float(array: AnyArray) -> Any:
+def as_float(array: Any) -> Any:
     """Return numbers or truth values in double precision."""
     return array.double() if is_tensor(array) else array.astype(np.float64)
 
 
-def as_int(array: AnyArray) -> Any:
+def as_int(array: Any) -> Any:
     """Return whole numbers or truth values as integers of 64 bits."""
     return array.long() if is_tensor(array) else array.astype(np.int64)
 
 
-def copied(array: AnyArray) -> Any:
+def copied(array: Any) -> Any:
     """Return a copy of an array, where it is."""
     return array.clone() if is_tensor(array) else array.copy()
 
 
-def one_hot(labels: AnyArray, n_classes: int) -> Any:
+def one_hot(labels: Any, n_classes: int) -> Any:
     """Return one row per label, with a 1 in the column of its class."""
     if not is_tensor(labels):
         return np.eye(n_classes)[labels]
@@ -102,7 +100,7 @@ def one_hot(labels: AnyArray, n_classes: int) -> Any:
     return torch.eye(n_classes, dtype=torch.float64, device=labels.device)[labels]
 
 
-def first_of_equals(keys: AnyArray) -> tuple[Any, Any, Any]:
+def first_of_equals(keys: Any) -> tuple[Any, Any, Any]:
     """Return the first position of every different key, each key's number, and their counts.
 
     Keys are numbered in their order.

@@ -47,7 +47,7 @@ def _gpu() -> Any:
 
 
 def free_on_device(device: Any) -> int | None:
-    """Return the free bytes of a GPU, torch's own reserve included; None for a device whose memory is the machine's."""
+    """Return the free bytes of a GPU, torch's reserve included; None for the machine's memory."""
     if device.type != "cuda":
         return None
     import torch

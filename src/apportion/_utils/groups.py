@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from heapq import heapreplace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -55,7 +55,7 @@ class Groups:
         return order[len(self.codes) - n_inside :]
 
     @cached_property
-    def _segments(self) -> AnyArray:
+    def _segments(self) -> Any:
         """The groups as runs of rows on a device, which takes sums there."""
         from apportion._utils.tensors import Segments
 

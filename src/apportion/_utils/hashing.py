@@ -7,6 +7,8 @@ does not depend on how the input was sorted.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from apportion._utils.arrays import is_tensor
@@ -17,7 +19,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2**64 divided by the golden ratio: the increment of SplitMix64."""
 
 
-def scramble(words: UIntArray) -> UIntArray:
+def scramble(words: Any) -> Any:
     """Return the output of SplitMix64 for the words, a bijection of 64-bit words.
 
     The generator is that of Steele, Lea and Flood, "Fast splittable pseudorandom number
@@ -32,8 +34,8 @@ def scramble(words: UIntArray) -> UIntArray:
         return words ^ (words >> np.uint64(31))
 
 
-def _scrambled_tensor(words: UIntArray) -> UIntArray:
-    """Return the same bits for a tensor of signed words: products wrap, and shifts drop the sign."""
+def _scrambled_tensor(words: Any) -> Any:
+    """Return the same bits for signed words: products wrap around, shifts drop the sign."""
     words = words + int(_GOLDEN.astype(np.int64))
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
         mask = (1 << (64 - shift)) - 1

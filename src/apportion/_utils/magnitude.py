@@ -7,17 +7,16 @@ from typing import Any
 import numpy as np
 
 from apportion._utils.arrays import is_tensor
-from apportion._utils.typing import AnyArray
 from apportion.exceptions import InputError
 
 LARGEST = 1e100
 """The largest absolute value of a feature: sums of squares of larger ones may overflow."""
 
 
-def largest_size(values: AnyArray) -> float:
+def largest_size(values: Any) -> float:
     """Return the largest absolute value, or NaN if any value is NaN."""
     if is_tensor(values):
-        return float(abs(values).max()) if values.shape.numel() else 0.0
+        return float(abs(values).max()) if values.numel() else 0.0
     return max(-float(values.min(initial=0.0)), float(values.max(initial=0.0)))
 
 

@@ -43,7 +43,7 @@ from torch import (  # noqa: F401
 from torch import round as rint  # noqa: F401
 
 _CHUNK = 128
-"""Rows that one thread of a device adds up: longer runs are added in chunks, then chunk by chunk."""
+"""Rows that one thread of a device adds up: longer runs are added in chunks, then these."""
 
 
 def where(condition: Any, a: Any, b: Any) -> Any:

@@ -121,8 +121,8 @@ class LPLLP(GraphClassifier):
     random_state : int, RandomState or None, default=None
         The seed of the random starts.
     device : {"cpu", "cuda", "auto"}, default="cpu"
-        Where to work: `"cuda"` is a GPU, through torch (install `apportion[gpu]`), `"auto"` a GPU if
-        there is one. Neighbors are then exact, and graph, propagation, projection, decoding and
+        Where to work: `"cuda"` is a GPU, through torch (install `apportion[gpu]`), `"auto"` a GPU
+        if there is one. Neighbors are then exact, and graph, propagation, projection, decoding and
         refinement are on the GPU. Labels are those of the processor with exact neighbors, except
         where rounding decides. It takes the place of the graph's own `device`, unless it is
         `"cpu"`.

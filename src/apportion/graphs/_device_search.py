@@ -55,7 +55,6 @@ class DeviceSearch(Search):
         )
         self.how = f"exact, among all pairs, on {device.type}"
         self._singles = SinglePrecision(points[:BLOCK_ROWS])
-        self._center = np.median(points[:BLOCK_ROWS], axis=0).astype(np.float64)
         self._in_bins = False
         if triton_runs(device):
             from apportion.graphs import _bin_kernels as kernels
@@ -63,7 +62,7 @@ class DeviceSearch(Search):
             self._kernels = kernels
             self._in_bins = d <= kernels.MOST_FEATURES
         self._doubles = self._double(points)
-        self._points = self._single(points)
+        self._points = self._single(self._doubles)
         self._norms = (self._points * self._points).sum(1)
 
     def __reduce__(self) -> Any:
@@ -76,7 +75,8 @@ class DeviceSearch(Search):
 
     def measured(self, X: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
         """Return the k nearest points of every row of X, the nearest first, and their distances."""
-        neighbors, distances = self._nearest(self._single(X), self._double(X), k)
+        D = self._double(X)
+        neighbors, distances = self._nearest(self._single(D), D, k)
         return to_numpy(neighbors), to_numpy(distances)
 
     def lists(self, k: int) -> tuple[Any, Any]:
@@ -104,7 +104,7 @@ class DeviceSearch(Search):
             unproved[rows] = counts != (values[rows] <= limits[rows, None]).sum(1)
         rows = unproved.nonzero()[:, 0]
         if len(rows):
-            center = to_device(self._center, self._device)
+            center = to_device(self._singles.center, self._device)
             centered = self._doubles - center
             norms = (centered * centered).sum(1)
             candidates[rows] = self._in_tiles(D[rows] - center, centered, norms, width)[1]
@@ -158,8 +158,8 @@ class DeviceSearch(Search):
     def _double(self, X: FloatArray) -> Any:
         return to_device(np.asarray(X), self._device).double()
 
-    def _single(self, X: FloatArray) -> Any:
-        singles = to_device(self._singles(X), self._device)
+    def _single(self, D: Any) -> Any:
+        singles = self._singles.on_device(D)
         return self._kernels.padded(singles) if self._in_bins else singles
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from apportion._utils.arrays import arange, full, to_device, to_numpy, zeros
+from apportion._utils.arrays import arange, full, namespace, to_device, to_numpy, zeros
 from apportion._utils.device import free_on_device, triton_runs
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.graphs._products import AnchoredProducts, Products
@@ -133,7 +133,7 @@ class _AllPairs(DeviceProducts):
             # A block of rows usually reaches all others: the search ends as soon as none is left.
             while len(frontier) and (component < 0).any():
                 block, frontier = frontier[:some], frontier[some:]
-                near = self.rows(block) > floors.minimum(floors[block][:, None])
+                near = self.rows(block) > namespace(floors).minimum(floors, floors[block][:, None])
                 fresh = (near.any(0) & (component < 0)).nonzero()[:, 0]
                 component[fresh] = number
                 frontier = fresh if not len(frontier) else _joined(frontier, fresh)
@@ -241,7 +241,7 @@ class KernelProducts(_AllPairs):
         """Return W F."""
         if self._columns is not None:
             return self._sums(self._columns, F)
-        product = F.new_empty(F.shape)
+        product = namespace(F).empty_like(F)
         some = max(1, _CELLS // len(F))
         for first in range(0, len(F), some):
             block = slice(first, min(first + some, len(F)))

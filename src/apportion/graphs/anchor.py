@@ -176,10 +176,10 @@ class AnchorGraph(AnchoredProducts, Graph):
         weights, nearest = self.ties_.data.reshape(n, s), self.ties_.indices.reshape(n, s)
         edges = self.time_edges_
         return AnchorProducts(
-            *(
-                to_device(array, self._device)
-                for array in (weights, nearest.astype(np.int64), self.masses_, self._own)
-            ),
+            to_device(weights, self._device),
+            to_device(nearest.astype(np.int64), self._device),
+            to_device(self.masses_, self._device),
+            to_device(self._own, self._device),
             self.shared_ties(),
             None if edges is None else SparseProducts.from_scipy(edges, self._device),
         )

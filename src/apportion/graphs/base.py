@@ -68,6 +68,7 @@ class Graph(Products, BaseEstimator, ABC):
     time_weight: float = 0.0
     """The weight of edges between rows that follow each other in time."""
     _untied: Graph | None = None
+    _components: tuple[int, IntArray] | None = None
     _affinity: Affinity = None
     _device: Any = None
     """The torch device that similarities are on; None if they are in memory."""
@@ -246,7 +247,7 @@ class Graph(Products, BaseEstimator, ABC):
 
     def _set_affinity(self, W: Affinity) -> Self:
         self._affinity, self._on_device = W, None
-        self._components: tuple[int, IntArray] | None = None
+        self._components = None
         self.degrees_ = np.asarray(W.sum(axis=1)).ravel()
         return self
 
@@ -255,6 +256,11 @@ class Graph(Products, BaseEstimator, ABC):
         self._components = None
         self.degrees_ = to_numpy(products.degrees_)
         return self
+
+    def __copy__(self) -> Self:
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
 
     def __getstate__(self) -> dict[str, Any]:
         # What is on a device does not travel: it is sent there again, if there is one.

@@ -315,8 +315,8 @@ def _either_on_device(weights: Any, neighbors: Any, names: IntArray) -> SparsePr
     import torch
 
     n, k = neighbors.shape
-    names = to_device(names, weights.device)
-    here, there = names.repeat_interleave(k), names[neighbors.flatten()]
+    row_of = to_device(names, weights.device)
+    here, there = row_of.repeat_interleave(k), row_of[neighbors.flatten()]
     pairs, order = torch.concatenate([here * n + there, there * n + here]).sort()
     weights = weights.flatten().repeat(2)[order]
     again = pairs[1:] == pairs[:-1]
