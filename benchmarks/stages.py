@@ -17,6 +17,7 @@ from apportion._core import solve as solving
 from apportion._core.decode import Quotas
 from apportion._core.projection import MassProjection
 from apportion.estimators import _base, lp_llp
+from apportion.graphs import _device_search as device_search
 from apportion.graphs import _neighbors as neighbors
 from apportion.graphs import anchor, base, knn, rbf
 
@@ -30,17 +31,19 @@ REST = "the rest"
 _STAGES: list[tuple[Any, str, str]] = [
     (knn, "neighbor_search", SEARCH),
     (neighbors.Search, "lists", SEARCH),
+    (device_search.DeviceSearch, "lists", SEARCH),
     (knn.KNNGraph, "fit", GRAPH),
     (anchor.AnchorGraph, "fit", GRAPH),
     (rbf.RBFGraph, "_fit_one", GRAPH),
     (rbf, "_squared_distances", GRAPH),
+    (rbf._PairsOnDevice, "products", GRAPH),
     (base.Graph, "components", GRAPH),
     (base.Graph, "arranged", GRAPH),
     (anchor.AnchorGraph, "components", GRAPH),
     (solving, "propagator", PROPAGATE),
-    (propagate._SparsePropagator, "near", PROPAGATE),
-    (propagate._SparsePropagator, "_sharpen", PROPAGATE),
-    (propagate._SparsePropagator, "_solve", PROPAGATE),
+    (propagate._ChebyshevPropagator, "near", PROPAGATE),
+    (propagate._ChebyshevPropagator, "_sharpen", PROPAGATE),
+    (propagate._ChebyshevPropagator, "_solve", PROPAGATE),
     (propagate._AnchorPropagator, "__call__", PROPAGATE),
     (propagate._DensePropagator, "__call__", PROPAGATE),
     (MassProjection, "__init__", PROJECT),
@@ -59,9 +62,16 @@ _STAGES: list[tuple[Any, str, str]] = [
 
 
 class Clock:
-    """Seconds of each stage, of the main thread, and calls of each function."""
+    """Seconds of each stage, of the main thread, and calls of each function.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    wait : callable, optional
+        Waits for the work of a device, which goes on after a function has returned.
+    """
+
+    def __init__(self, wait: Callable[[], Any] | None = None) -> None:
+        self._wait = wait
         self.seconds: dict[str, float] = defaultdict(float)
         self.calls: dict[str, int] = defaultdict(int)
         self.ends: dict[str, float] = {}
@@ -69,6 +79,8 @@ class Clock:
         self._since = time.perf_counter()
 
     def _charge(self) -> None:
+        if self._wait is not None:
+            self._wait()
         now = time.perf_counter()
         if self._inside:
             self.seconds[self._inside[-1]] += now - self._since
@@ -96,9 +108,9 @@ class Clock:
 
 
 @contextmanager
-def watched() -> Iterator[Clock]:
+def watched(wait: Callable[[], Any] | None = None) -> Iterator[Clock]:
     """Charge the time of everything inside to stages."""
-    clock = Clock()
+    clock = Clock(wait)
     before = [(owner, name, owner.__dict__[name]) for owner, name, _ in _STAGES]
     for owner, name, stage in _STAGES:
         setattr(owner, name, clock.timed(stage, owner.__dict__[name]))
