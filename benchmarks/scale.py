@@ -106,12 +106,13 @@ def _recall(model: Any, X: Any, n_sample: int = 500) -> float:
 
     lists = model.graph_._lists
     sample = np.random.default_rng(1).choice(len(lists.points), min(n_sample, len(X)), False)
-    k = lists.neighbors.shape[1]
-    exact = NearestNeighbors(n_neighbors=k + 1, algorithm="brute").fit(lists.points)
+    k = min(model.graph_.n_neighbors, len(lists.points) - 1) + 1
+    exact = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(lists.points)
     truth = exact.kneighbors(lists.points[sample], return_distance=False)
+    found = lists.search.nearest(lists.points[sample], k)
     shares = [
-        len(set(near[near != row][:k]) & set(lists.neighbors[row])) / k
-        for row, near in zip(sample, truth, strict=True)
+        len({*near[near != row]} & {*ours[ours != row]}) / (k - 1)
+        for row, near, ours in zip(sample, truth, found, strict=True)
     ]
     return float(np.mean(shares))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 
@@ -134,8 +135,12 @@ def test_a_model_fitted_on_a_gpu_is_read_without_one(on_torch, tmp_path, monkeyp
 def test_what_does_not_fit_on_a_gpu_is_refused_before_it_is_allocated(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**31))
     gpu = torch.device("cuda")
-    with pytest.raises(MemoryError, match=r"needs 2.00 GiB on the GPU and 1.00 GiB are free there"):
-        devices.refuse_on_device("The search", 2**31, gpu, "Use device='cpu'.")
+    message = (
+        "The search needs 2.50 GiB on the GPU and 1.00 GiB are free there; nothing was allocated. "
+        "About 256 such rows fit. Use device='cpu', graph='anchor' or fewer rows."
+    )
+    with pytest.raises(MemoryError, match=re.escape(message)):
+        devices.refuse_on_device("The search", 1024, 2**21, gpu, beside=2**29)
 
 
 def test_a_missing_torch_is_named(monkeypatch):

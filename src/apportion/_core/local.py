@@ -40,8 +40,8 @@ LocalState = DescentState[LocalPoint, LocalPoint]
 class LocalEvaluator:
     """The energy `e(F) = ½⟨F, (I - P)F⟩_M + μ/2 ‖F - F⁰‖²_M` and the set C it is minimized over.
 
-    Soft labels are given as columns: see `MassProjection`. They are in memory, where they are worked
-    on in blocks and threads, or on a device, as propagation and projection are.
+    Soft labels are given as columns: see `MassProjection`. They are in memory, and worked on in
+    blocks and threads, or they are on a device, as propagation and projection are.
 
     Parameters
     ----------

@@ -77,9 +77,12 @@ def refine(graph: Graph, decode: Quotas, F: FloatArray, labels: Decoding) -> Dec
     Rows that were tied stay tied: their label began with a tie-break.
     """
     counts = decode.counts(F)
-    F, start = to_device(F, decode.device), to_device(labels.labels, decode.device)
-    evaluator = GraphLabels(graph.products(), decode, F, counts)
-    best = raise_agreement(evaluator, Decoding(start, to_device(labels.tied, decode.device)))
+    device = graph.on if decode.device is not None else None
+    evaluator = GraphLabels(
+        graph if device is None else graph.products(), decode, to_device(F, device), counts
+    )
+    start = Decoding(*(to_device(values, device) for values in labels))
+    best = raise_agreement(evaluator, start)
     return Decoding(to_numpy(best.labels), to_numpy(best.tied) | labels.tied)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
 from apportion._utils.memory import readable
 from apportion._utils.parameters import one_of
-from apportion.exceptions import DeviceWarning, users_level
+from apportion.exceptions import Advice, DeviceWarning, users_level
 
 DEVICES = one_of("cpu", "cuda", "auto")
 """The values of the parameter `device`."""
@@ -24,19 +26,14 @@ def torch_device(device: str, *, quiet: bool = False) -> Any:
         return None
     if find_spec("torch") is None:
         if device == "cuda":
-            raise ModuleNotFoundError("device='cuda' needs torch: install apportion[gpu].")
+            raise ModuleNotFoundError(Advice("", "{device:cuda} needs torch: {install_gpu}."))
         return None
     found = _gpu()
-    if found is not None:
-        return found
-    if device == "cuda" and not quiet:
-        warnings.warn(
-            "device='cuda' was asked for, and torch sees no GPU: the processor is used, with the "
-            "same labels. Install a build of torch for CUDA and its driver, or use device='auto'.",
-            DeviceWarning,
-            stacklevel=users_level(),
-        )
-    return None
+    if found is None and device == "cuda" and not quiet:
+        facts = "torch sees no GPU: the processor is used, with the same labels."
+        remedy = "Install a build of torch for CUDA and the GPU's driver, or use {device:auto}."
+        warnings.warn(DeviceWarning(Advice(facts, remedy)), stacklevel=users_level())
+    return found
 
 
 def _gpu() -> Any:
@@ -44,6 +41,11 @@ def _gpu() -> Any:
     import torch
 
     return torch.device("cuda") if torch.cuda.is_available() else None
+
+
+def triton_runs(device: Any) -> bool:
+    """Return whether kernels in Triton run on a device."""
+    return device.type == "cuda" and find_spec("triton") is not None
 
 
 def free_on_device(device: Any) -> int | None:
@@ -56,16 +58,46 @@ def free_on_device(device: Any) -> int | None:
     return int(torch.cuda.mem_get_info(device)[0]) + kept
 
 
-def triton_runs(device: Any) -> bool:
-    """Return whether kernels in Triton run on a device."""
-    return device.type == "cuda" and find_spec("triton") is not None
+def refuse_on_device(
+    what: str, n_rows: int, bytes_per_row: float, device: Any, *, beside: int = 0
+) -> None:
+    """Raise a MemoryError, before anything is allocated, if rows do not fit on a GPU.
 
-
-def refuse_on_device(what: str, needed: int, device: Any, instead: str) -> None:
-    """Raise a MemoryError, before anything is allocated, if `needed` bytes are not free there."""
-    free = free_on_device(device)
+    Parameters
+    ----------
+    what : str
+        What needs the memory, for the message.
+    n_rows : int
+        The number of rows.
+    bytes_per_row : float
+        How many bytes each takes.
+    device : torch.device
+        The device.
+    beside : int
+        Bytes that are needed whatever the number of rows.
+    """
+    free, needed = free_on_device(device), int(n_rows * bytes_per_row) + beside
     if free is not None and needed > free:
-        raise MemoryError(
+        facts = (
             f"{what} needs {readable(needed)} on the GPU and {readable(free)} are free there; "
-            f"nothing was allocated. {instead}"
+            "nothing was allocated."
         )
+        raise MemoryError(Advice(facts, _what_fits(free - beside, bytes_per_row)))
+
+
+@contextmanager
+def out_of_memory_explained(n_rows: int, bytes_per_row: float, device: Any) -> Iterator[None]:
+    """Turn torch's error for a GPU that is full into one that says how many rows would fit."""
+    try:
+        yield
+    except RuntimeError as error:
+        free = None if device is None else free_on_device(device)
+        if type(error).__name__ != "OutOfMemoryError" or free is None:
+            raise
+        facts = f"The GPU has too little memory for {n_rows:,} rows: {readable(free)} were free."
+        raise MemoryError(Advice(facts, _what_fits(free, bytes_per_row))) from error
+
+
+def _what_fits(free: int, bytes_per_row: float) -> str:
+    rows = max(int(free / bytes_per_row), 0)
+    return f"About {rows:,} such rows fit. Use {{device:cpu}}, {{graph:anchor}} or fewer rows."

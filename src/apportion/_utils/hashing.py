@@ -87,11 +87,15 @@ def hash_ranks(X: FloatArray | None, n_samples: int) -> IntArray:
 
 def ranks_of(hashes: UIntArray) -> IntArray:
     """Return the rank of every row in the order of hashes; ties go by a scrambled position."""
-    n_samples = len(hashes)
+    ranks = np.empty(len(hashes), dtype=np.intp)
+    ranks[order_of(hashes)] = np.arange(len(hashes))
+    return ranks
+
+
+def order_of(hashes: UIntArray) -> IntArray:
+    """Return the rows in the order of hashes; ties go by a scrambled position."""
     order = np.argsort(hashes)
     in_order = hashes[order]
     if np.any(in_order[1:] == in_order[:-1]):
-        order = np.lexsort((scramble(np.arange(n_samples, dtype=np.uint64)), hashes))
-    ranks = np.empty(n_samples, dtype=np.intp)
-    ranks[order] = np.arange(n_samples)
-    return ranks
+        return np.lexsort((scramble(np.arange(len(hashes), dtype=np.uint64)), hashes))
+    return order

@@ -62,7 +62,7 @@ def with_exit_codes(command: Command) -> Command:
         except OutputError as error:
             _end(in_options(error.args[0] if error.args else ""), BAD_OUTPUT)
         except MemoryError as error:
-            _end(str(error) or "not enough memory", NO_MEMORY)
+            _end(in_options(error.args[0]) if error.args else "not enough memory", NO_MEMORY)
         except OSError as error:
             name = f"{error.filename} cannot be used: " if error.filename else ""
             _end(f"{name}{_reason(error)}", BAD_INPUT)
@@ -183,6 +183,7 @@ OPTIONS = _Options(
     shorter_walk="Lower --alpha.",
     fewer_steps="Lower --alpha, or use --graph anchor, which takes no steps.",
     mean_map="Scale the features alike (--scale), or take another --prior.",
+    install_gpu="install apportion[gpu]",
 )
 """The options of parameters, if they are not `--` and the name of the parameter."""
 

@@ -22,10 +22,11 @@ from apportion._core.warn import (
     warn_of_solution,
     warn_of_unsupervised_rows,
 )
-from apportion._utils.device import DEVICES, torch_device
+from apportion._utils.device import DEVICES, out_of_memory_explained, torch_device
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import BOOL, integer, one_of, real
 from apportion._utils.progress import report_progress, several_runs
+from apportion._utils.sequences import Sequences
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._base import ALONG_TIME, BagClassifier, all_or_nothing
 from apportion.estimators._graph import GraphClassifier
@@ -267,7 +268,7 @@ class LPLLP(GraphClassifier):
         matched = self._matched(X, y, bags, proportions)
         X, graph = self._rows_and_graph(X, asked)
         if self.device != "cpu":
-            graph.set_params(device=self.device)
+            graph.device = self.device
         ranks = hash_ranks(X if graph.sees_features else None, matched.n_samples)
         in_time = rows_in_time(times, sequences, ranks)
         self._require_times(in_time)
@@ -279,7 +280,25 @@ class LPLLP(GraphClassifier):
             with several_runs("fitting the prior"):
                 prior = self._reconciled_prior("prior", X, y, bags, proportions, matched, seed)
 
-        decode = Quotas(matched, ranks, torch_device(graph.device, quiet=True))
+        device = torch_device(graph.device, quiet=True)
+        per_row = graph.device_bytes_per_row(X.shape[1], matched.n_classes)
+        with out_of_memory_explained(matched.n_samples, per_row, device):
+            self._label(X, matched, graph, prior, ranks, in_time, seed, device)
+        return self
+
+    def _label(
+        self,
+        X: Any,
+        matched: Bags,
+        graph: Graph,
+        prior: FloatArray,
+        ranks: IntArray,
+        in_time: Sequences | None,
+        seed: int,
+        device: Any,
+    ) -> None:
+        """Fit the graph, find labels, and store them."""
+        decode = Quotas(matched, ranks, device)
         settings = self._settings()
 
         def run(graph: Graph, settings: Settings, **options: Any) -> Solution:
@@ -322,7 +341,6 @@ class LPLLP(GraphClassifier):
             warn_of_episodes(along_time.labels, matched, in_time)
         self._keep(matched, graph, solution.F, labels, along_time=along_time)
         graph.leave_device()
-        return self
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -234,7 +234,7 @@ class KernelProducts(_AllPairs):
             from apportion.graphs import _kernel_sums
 
             self._sums = _kernel_sums.kernel_sums
-            self._columns = X.T.float().contiguous()
+            self._columns = _kernel_sums.in_columns(X)
         self.degrees_ = self.multiply(X.new_ones((len(X), 1)))[:, 0]
 
     def multiply(self, F: FloatArray) -> FloatArray:

@@ -19,7 +19,7 @@ from apportion._io.archive import FLAGS, Stored
 from apportion._utils.arrays import to_device
 from apportion._utils.device import DEVICES, refuse_on_device, torch_device
 from apportion._utils.hashing import hash_sample, row_hashes, scramble
-from apportion._utils.memory import readable, refuse_if_too_large
+from apportion._utils.memory import refuse_if_too_large
 from apportion._utils.parameters import check_parameters
 from apportion._utils.progress import report_progress, with_progress
 from apportion._utils.sequences import Sequences
@@ -157,6 +157,10 @@ class AnchorGraph(AnchoredProducts, Graph):
             other._components = other._on_device = None
         return other
 
+    def device_bytes_per_row(self, n_features: int, n_classes: int) -> float:
+        """Return about how many bytes of a device a row takes."""
+        return 80 * self.n_nearest + super().device_bytes_per_row(n_features, n_classes)
+
     def _search_among(self, anchors: FloatArray) -> Search:
         if self._device is None:
             return FlatSearch(anchors)
@@ -166,13 +170,7 @@ class AnchorGraph(AnchoredProducts, Graph):
 
     def _sent(self) -> AnchorProducts:
         n, s = self.n_samples_, self.ties_.nnz // max(self.n_samples_, 1)
-        refuse_on_device(
-            f"An anchor graph of {n:,} rows",
-            40 * n * s,
-            self._device,
-            f"About {readable(40 * s * 10**6)} per million rows are needed, and as much again for "
-            "the soft labels of five classes. Use device='cpu', or a smaller n_nearest.",
-        )
+        refuse_on_device(f"An anchor graph of {n:,} rows", n, 40 * s, self._device)
         weights, nearest = self.ties_.data.reshape(n, s), self.ties_.indices.reshape(n, s)
         edges = self.time_edges_
         return AnchorProducts(

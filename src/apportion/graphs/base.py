@@ -209,18 +209,17 @@ class Graph(Products, BaseEstimator, ABC):
         W = self.affinity_
         if sparse.issparse(W):
             return SparseProducts.from_scipy(W, self._device)
-        refuse_on_device(
-            f"A dense graph of {len(W):,} rows",
-            W.nbytes,
-            self._device,
-            "Use device='cpu'.",
-        )
+        refuse_on_device(f"A dense graph of {len(W):,} rows", len(W), 8 * len(W), self._device)
         return DenseProducts(to_device(W, self._device))
 
     @property
     def on(self) -> Any:
         """The torch device on which soft labels are worked on; None if they are in memory."""
         return self._device
+
+    def device_bytes_per_row(self, n_features: int, n_classes: int) -> float:
+        """Return about how many bytes of a device a row takes, its soft labels included."""
+        return 150.0 * max(n_classes, 2)
 
     def in_memory(self) -> Graph:
         """Return the same graph with its similarities in memory."""
@@ -246,6 +245,8 @@ class Graph(Products, BaseEstimator, ABC):
         self._affinity = self._on_device = self._components = None
 
     def _set_affinity(self, W: Affinity) -> Self:
+        if self._device is None:
+            self._device = torch_device(self.device, quiet=True)
         self._affinity, self._on_device = W, None
         self._components = None
         self.degrees_ = np.asarray(W.sum(axis=1)).ravel()

@@ -11,7 +11,7 @@ from scipy import sparse
 from apportion._io.archive import LEAST_POSITIVE, PLACES, Stored
 from apportion._utils.arrays import beside, full, is_tensor, namespace, to_device, to_numpy
 from apportion._utils.device import DEVICES, torch_device
-from apportion._utils.hashing import hash_ranks, row_hashes
+from apportion._utils.hashing import order_of, row_hashes
 from apportion._utils.parameters import Allowed, check_parameters, integer, real
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
@@ -116,19 +116,22 @@ class KNNGraph(Graph):
         n = len(X)
         # In the order of the feature hashes, equal rows are next to each other, and the choice
         # among equally near neighbors does not depend on the order of the input.
-        order = np.argsort(hash_ranks(X, n))
+        order = order_of(row_hashes(X))
         rows = X[order]
         first = np.append(True, np.any(rows[1:] != rows[:-1], axis=1))
         point = np.cumsum(first) - 1
         self._set_device()
         asked = self.n_neighbors, self.recall, self._device
-        lists = _NeighborLists(rows[first], np.bincount(point), *asked)
+        points = rows if first.all() else rows[first]
+        lists = _NeighborLists(points, np.bincount(point), *asked)
         if lists.n_edges > _MOST_COPIES * n * self.n_neighbors:
             point = np.arange(n)
             lists = _NeighborLists(rows, np.ones(n, dtype=np.intp), *asked)
         self._lists = lists
         n_points = len(lists.points)
-        self._copies = sparse.csr_array((np.ones(n), (order, point)), shape=(n, n_points))
+        point_of_row = np.empty(n, dtype=np.int32)
+        point_of_row[order] = point
+        self._copies = _one_per_row(point_of_row, n_points)
 
         scales = lists.scales()
         self._smallest = lists.smallest_distance()
@@ -136,11 +139,12 @@ class KNNGraph(Graph):
         self._point_scales = np.where(scales > 0, scales, self._smallest)
         self.scales_ = self._copies @ self._point_scales
         weights = lists.similarities(self._point_scales)
+        neighbors, kept = lists.taken()
         self.recall_, self.search_ = lists.search.recall, lists.search.how
         if is_tensor(weights) and n_points == n:
-            return self._set_products(_either_on_device(weights, lists.neighbors, order))
+            return self._set_products(_either_on_device(weights, neighbors, order))
 
-        weights, neighbors, kept = map(to_numpy, (weights, lists.neighbors, lists.kept))
+        weights, neighbors, kept = map(to_numpy, (weights, neighbors, kept))
         if n_points == n:
             W = _either_neighbor(weights, neighbors, kept, order)
         else:
@@ -152,6 +156,11 @@ class KNNGraph(Graph):
         if lists.search.order is not None and n >= _ROWS_OUT_OF_CACHE:
             self.locality = order[np.argsort(np.argsort(lists.search.order)[point])]
         return self._set_affinity(W)
+
+    def device_bytes_per_row(self, n_features: int, n_classes: int) -> float:
+        """Return about how many bytes of a device a row takes."""
+        per_row = 20 * n_features + 100 * self.n_neighbors
+        return per_row + super().device_bytes_per_row(n_features, n_classes)
 
     def _fetched(self) -> Affinity:
         return self._on_device.to_scipy()
@@ -209,8 +218,7 @@ class KNNGraph(Graph):
         multiplicity = np.bincount(point, minlength=n_points)
         if not multiplicity.all():
             raise ValueError("some points stand for no row")
-        ends = np.arange(n + 1, dtype=point.dtype)
-        graph._copies = sparse.csr_array((np.ones(n), point, ends), shape=(n, n_points))
+        graph._copies = _one_per_row(point, n_points)
         # A model that was fitted on a GPU is also used where there is none.
         graph._device = None if graph.device == "cpu" else torch_device("auto")
         asked = graph.n_neighbors, graph.recall, graph._device
@@ -223,6 +231,12 @@ class KNNGraph(Graph):
     def rows_in_state(self) -> str:
         """Return the number of training rows, which are all in `state`."""
         return counted(self._copies.shape[0], "training row")
+
+
+def _one_per_row(columns: IntArray, n_columns: int) -> Any:
+    """Return a sparse array with a 1 in one column of every row."""
+    n, ends = len(columns), np.arange(len(columns) + 1, dtype=columns.dtype)
+    return sparse.csr_array((np.ones(n), columns, ends), shape=(n, n_columns))
 
 
 class _Points:
@@ -281,6 +295,12 @@ class _NeighborLists(_Points):
         kept, neighbors = to_numpy(self.kept), to_numpy(self.neighbors)
         near = np.where(kept, self.multiplicity[neighbors], 0).sum(axis=1)
         return int((self.multiplicity * (self.multiplicity - 1 + near)).sum())
+
+    def taken(self) -> tuple[IntArray, BoolArray]:
+        """Return the lists, and which of the neighbors are kept; they are not held any longer."""
+        taken = self.neighbors, self.kept
+        del self.neighbors, self.kept, self.distances
+        return taken
 
     def scales(self) -> FloatArray:
         """Return the distance of each point to the last neighbor that is kept, in memory."""

@@ -120,6 +120,10 @@ class RBFGraph(Graph):
         if self._pairs is not None:
             self._pairs.forget()
 
+    def device_bytes_per_row(self, n_features: int, n_classes: int) -> float:
+        """Return about how many bytes of a device a row takes, if similarities are not held."""
+        return 20 * n_features + super().device_bytes_per_row(n_features, n_classes)
+
     def _fetched(self) -> Affinity:
         return _Pairs(self._X).similarities(self.gamma_)
 

@@ -199,4 +199,5 @@ def estimator_of(method: MethodOptions) -> BagClassifier:
         tol=method.tol,
         max_iter=method.max_iter,
         random_state=method.seed,
+        device=method.device,
     )
