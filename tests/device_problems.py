@@ -36,7 +36,7 @@ class DeviceProblem:
 def draw_device_problem(seed: int) -> DeviceProblem:
     """Return the problem of this number."""
     rng = np.random.default_rng(seed)
-    c, n = int(rng.integers(2, 6)), int(rng.integers(40, 240))
+    c, n = int(rng.integers(2, 6)), int(rng.integers(30, 150))
     d, n_bags = int(rng.integers(2, 9)), int(rng.integers(1, 12))
     y = np.concatenate([np.arange(c), rng.integers(0, c, n - c)])
     X: Any = rng.standard_normal((n, d)) + 2.5 * rng.standard_normal((c, d))[y]
@@ -79,9 +79,9 @@ def _draw_totals(
 
 
 def _draw_options(rng: np.random.Generator, n: int, c: int) -> dict[str, Any]:
-    if rng.random() < 0.1:
-        return {"solver": "literal"}
-    options: dict[str, Any] = {}
+    if rng.random() < 0.05:
+        return {"solver": "literal", "max_iter": 20}
+    options: dict[str, Any] = {"max_iter": 200}
     if rng.random() < 0.2:
         options["decode"] = "threshold"
     if rng.random() < 0.15:

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import sys
 import warnings
+import weakref
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import clone
 
-from apportion import LPLLP, DeviceWarning, KNNGraph, Totals
+from apportion import (
+    LPLLP,
+    AnchorGraph,
+    DeviceWarning,
+    KNNGraph,
+    PrecomputedGraph,
+    RBFGraph,
+    Totals,
+)
+from apportion._core.decode import Quotas
 from apportion._utils import device as devices
+from apportion._utils.groups import Groups
+from apportion.graphs import _on_device
 from apportion.graphs._neighbors import PairSearch
+from apportion.graphs._on_device import DenseProducts, SparseProducts
+from apportion.supervision.bags import match_bags
+from device_problems import draw_device_problem
 
 torch = pytest.importorskip("torch", reason="torch is not installed: apportion[gpu]")
+torch.set_num_threads(1)
+
+from apportion._utils.tensors import Segments  # noqa: E402
 
 
 @pytest.fixture
@@ -91,19 +112,201 @@ def test_equally_near_points_are_taken_in_their_order():
     assert search(X).nearest(np.array([[0.0]]), 4).tolist() == [[0, 1, 2, 3]]
 
 
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_labels_are_those_of_the_processor(on_torch, n_classes):
-    rng = np.random.default_rng(n_classes)
-    y = rng.integers(0, n_classes, 600)
-    X = rng.standard_normal((600, 8)) + 3 * np.eye(8)[y]
-    bags = rng.integers(0, 20, 600)
-    totals = Totals.from_labels(y, bags)
-    cpu = LPLLP("knn", random_state=0).fit(X, bags=bags, proportions=totals)
-    gpu = LPLLP("knn", random_state=0, device="cuda").fit(X, bags=bags, proportions=totals)
-    assert gpu.graph_.search_ == "exact, among all pairs, on cpu"
-    np.testing.assert_array_equal(gpu.transduction_, cpu.transduction_)
-    np.testing.assert_allclose(gpu.label_distributions_, cpu.label_distributions_, atol=1e-9)
-    np.testing.assert_array_equal(gpu.predict(X[:50] + 0.1), cpu.predict(X[:50] + 0.1))
+PROBLEMS = 50
+
+
+@pytest.mark.parametrize("seed", range(PROBLEMS))
+@pytest.mark.filterwarnings("ignore")
+def test_labels_are_those_of_the_processor(on_torch, seed):
+    problem = draw_device_problem(seed)
+    cpu, gpu = problem.fit("cpu"), problem.fit("cuda")
+    assert gpu.graph_.on is not None, "the graph is on the device"
+    assert cpu.solution_.unique == gpu.solution_.unique
+    if cpu.solution_.unique is not False:
+        np.testing.assert_array_equal(gpu.transduction_, cpu.transduction_, problem.words)
+        np.testing.assert_array_equal(gpu.tied_, cpu.tied_)
+    assert isinstance(gpu.label_distributions_, np.ndarray)
+    assert gpu.solution_.residual <= 1e-8 or problem.options.get("solver") == "literal"
+
+
+@pytest.mark.parametrize("graph", ["knn", "anchor", RBFGraph(0.1)], ids=str)
+def test_rows_bags_and_classes_in_another_order_have_the_same_labels(on_torch, graph):
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, 150)
+    X, bags = rng.standard_normal((150, 4)) + 3 * np.eye(4)[y], rng.integers(0, 8, 150)
+    order, names = rng.permutation(150), np.array(["b", "c", "a"])
+    one = LPLLP(graph, random_state=0, device="cuda")
+    one.fit(X, bags=bags, proportions=Totals.from_labels(y, bags))
+    again = LPLLP(graph, random_state=0, device="cuda")
+    again.fit(X, bags=bags, proportions=Totals.from_labels(y, bags))
+    np.testing.assert_array_equal(one.label_distributions_, again.label_distributions_)
+    other = LPLLP(graph, random_state=0, device="cuda")
+    other.fit(X[order], bags=-bags[order], proportions=Totals.from_labels(names[y], -bags))
+    np.testing.assert_array_equal(names[one.transduction_[order]], other.transduction_)
+
+
+@st.composite
+def groups_and_values(draw):
+    n_groups = draw(st.integers(1, 6))
+    long = draw(st.sampled_from([5, 60, 700]))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    codes = rng.integers(-1 if draw(st.booleans()) else 0, n_groups, rng.integers(1, long))
+    codes = np.sort(codes) if draw(st.booleans()) else codes
+    shape = (len(codes), 3) if draw(st.booleans()) else (len(codes),)
+    return Groups(codes, n_groups), rng.standard_normal(shape)
+
+
+@settings(max_examples=40, deadline=None)
+@given(groups_and_values())
+def test_sums_over_groups_are_those_in_memory(drawn):
+    ours, values = drawn
+    theirs, tensor = ours.beside(torch.zeros(1)), torch.from_numpy(values)
+    np.testing.assert_allclose(theirs.sum(tensor), ours.sum(values), atol=1e-12)
+    np.testing.assert_array_equal(theirs.least(tensor), ours.least(values))
+    np.testing.assert_array_equal(theirs.greatest(tensor), ours.greatest(values))
+    np.testing.assert_array_equal(theirs.sizes, ours.sizes)
+    per_group = np.arange(2.0 * ours.n_groups).reshape(-1, 2)
+    np.testing.assert_array_equal(
+        theirs.spread(torch.from_numpy(per_group)), ours.spread(per_group)
+    )
+    keep = np.arange(ours.n_groups) % 2 == 0
+    rows, some = theirs.only(torch.from_numpy(keep))
+    np.testing.assert_array_equal(rows, ours.only(keep)[0])
+    np.testing.assert_array_equal(some.codes, ours.only(keep)[1].codes)
+
+
+def test_long_runs_are_summed_in_chunks():
+    """A chunk has 128 rows: these runs need three levels of them."""
+    lengths = torch.tensor([0, 128**2 + 5, 1, 0, 40_000, 128])
+    values = torch.rand(int(lengths.sum()), 2, dtype=torch.float64)
+    segments = Segments(lengths)
+    ends = lengths.cumsum(0).tolist()
+    for join, ours in (
+        ("sum", segments.sum),
+        ("amax", segments.greatest),
+        ("amin", segments.least),
+    ):
+        none = {"sum": 0.0, "amax": -np.inf, "amin": np.inf}[join]
+        for run, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
+            part = values[first:last]
+            truth = getattr(part, join)(0) if len(part) else torch.full((2,), none)
+            np.testing.assert_allclose(ours(values)[run], truth, rtol=1e-12)
+    whole = (1000 * values).long()
+    np.testing.assert_array_equal(segments.sum(whole)[4], whole[ends[3] : ends[4]].sum(0))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 999), st.sampled_from([0.02, 0.3, 1.0]), st.booleans())
+def test_components_are_those_in_memory(seed, density, dense):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 40))
+    W = np.triu(rng.random((n, n)) * (rng.random((n, n)) < density), 1)
+    W[rng.random((n, n)) < 0.1] *= 1e-12  # too weak to connect
+    W = np.triu(W, 1) + np.triu(W, 1).T
+    graph = PrecomputedGraph().fit(W if dense else sparse.csr_array(W))
+    number, labels = graph.components()
+    products = DenseProducts(torch.from_numpy(graph.affinity_)) if dense else None
+    products = products or SparseProducts.from_scipy(graph.affinity_, torch.device("cpu"))
+    ours, theirs = products.components()
+    assert ours == number
+    assert len({*zip(labels.tolist(), theirs.tolist(), strict=True)}) == number, "the same parts"
+    np.testing.assert_allclose(products.degrees_, graph.degrees_, rtol=1e-12)
+
+
+def test_similarities_are_those_in_memory(on_torch, monkeypatch):
+    X = np.random.default_rng(0).standard_normal((90, 3))
+    copies = np.concatenate([X, X[:30]])
+    for graph, rows in ((KNNGraph(5), X), (KNNGraph(5), copies), (RBFGraph(0.7), X)):
+        ours = clone(graph).set_params(device="cuda").fit(rows)
+        theirs = graph.fit(rows)
+        W = ours.affinity_ - theirs.affinity_
+        assert abs(W).max() < 1e-12
+        np.testing.assert_allclose(ours.degrees_, theirs.degrees_, rtol=1e-9)
+        F = np.random.default_rng(1).random((len(rows), 2))
+        for function in ("multiply", "neighbor_mean"):
+            np.testing.assert_allclose(
+                getattr(ours, function)(F), getattr(theirs, function)(F), atol=1e-12
+            )
+    anchors, theirs = AnchorGraph(20, device="cuda").fit(X), AnchorGraph(20).fit(X)
+    np.testing.assert_allclose(anchors.shared_ties(), theirs.shared_ties(), atol=1e-12)
+    products = anchors.products()
+    F = np.random.default_rng(1).random((90, 2))
+    np.testing.assert_allclose(products.strengths, theirs.strengths, atol=1e-12)
+    monkeypatch.setattr(_on_device, "_CELLS", 450)  # one column at a time
+    ours = products.neighbor_mean(torch.from_numpy(F))
+    np.testing.assert_allclose(ours, theirs.neighbor_mean(F), atol=1e-12)
+
+
+def test_a_dense_graph_that_does_not_fit_is_computed_in_products(on_torch, monkeypatch):
+    """Tiles and blocks are made small, so that there are several."""
+    monkeypatch.setattr(_on_device, "_TILE", 32)
+    monkeypatch.setattr(_on_device, "_CELLS", 2000)
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 100)
+    X, bags = rng.standard_normal((100, 3)) + 4.0 * y[:, None], rng.integers(0, 9, 100)
+    known = {"bags": bags, "proportions": Totals.from_labels(y, bags)}
+    held = LPLLP(RBFGraph(0.3), device="cuda").fit(X, **known)
+    W = held.graph_.products().W
+    assert torch.equal(W, W.T), "symmetric to the last bit"
+    np.testing.assert_allclose(W, RBFGraph(0.3).fit(X).affinity_, atol=1e-14)
+    monkeypatch.setattr(_on_device, "free_on_device", lambda device: 2**20)
+    free = LPLLP(RBFGraph(0.3), device="cuda").fit(X, **known)
+    assert type(free.graph_.products()).__name__ == "KernelProducts"
+    assert free.graph_.components()[0] == held.graph_.components()[0]
+    np.testing.assert_allclose(free.label_distributions_, held.label_distributions_, atol=1e-7)
+    np.testing.assert_array_equal(free.transduction_, held.transduction_)
+
+
+def test_a_device_holds_the_similarities_of_one_width_at_a_time(on_torch, monkeypatch):
+    made = []
+    gaussian = _on_device._gaussian
+
+    def counted(rows):
+        alive = [one for one in made if one() is not None]
+        assert not alive, "the last matrix is dropped before the next is made"
+        W = gaussian(rows)
+        made.append(weakref.ref(W))
+        return W
+
+    monkeypatch.setattr(_on_device, "_gaussian", counted)
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    totals = {"a": [0.5, 0.5], "b": [0.2, 0.8]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        LPLLP(RBFGraph([0.1, 1.0, 5.0]), device="cuda").fit(
+            X, bags=["a", "b"] * 30, proportions=totals
+        )
+    assert len(made) >= 3
+    assert all(one() is None for one in made), "nothing is held after the fit"
+
+
+@pytest.mark.parametrize("graph", ["knn", "anchor", RBFGraph(0.5)], ids=str)
+def test_a_fitted_model_travels_without_the_device(on_torch, graph):
+    X = np.random.default_rng(0).standard_normal((60, 8))
+    totals = {"a": [0.5, 0.5], "b": [0.2, 0.8]}
+    times = {"times": np.arange(60.0)}
+    model = LPLLP(graph, device="cuda", time_weight=1.0)
+    model.fit(X, bags=["a", "b"] * 30, proportions=totals, **times)
+    again = pickle.loads(pickle.dumps(model))
+    assert again.graph_.on is None
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    F = np.eye(2)[model.transduction_]
+    np.testing.assert_allclose(again.graph_.smoothness(F), model.graph_.smoothness(F))
+    assert again.graph_.components()[0] == model.graph_.components()[0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_tied_scores_are_decoded_as_in_memory(seed):
+    rng = np.random.default_rng(seed)
+    c = int(rng.integers(2, 5))
+    y, bags = rng.integers(0, c, 120), rng.integers(0, 6, 120)
+    y[:c] = np.arange(c)
+    matched = match_bags(120, bags=bags, proportions=Totals.from_labels(y, bags))
+    F = rng.integers(0, 4, (120, c)) / 4.0
+    ranks = rng.permutation(120)
+    ours, theirs = (Quotas(matched, ranks, device)(F) for device in (torch.device("cpu"), None))
+    np.testing.assert_array_equal(ours.labels, theirs.labels)
+    np.testing.assert_array_equal(ours.tied, theirs.tied)
 
 
 def test_without_a_gpu_the_processor_is_used_and_this_is_said(monkeypatch):

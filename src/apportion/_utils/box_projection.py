@@ -36,11 +36,12 @@ def shift_into_box(
     target = xp.clip(sums, lower, upper)
     scale = tol * xp.maximum(groups.sizes, 1.0)
     wrong = xp.abs(sums - target) > scale
+    n_wrong = int(wrong.sum())
     multipliers: FloatArray = zeros(groups.n_groups, like=f)
-    if not wrong.any():
+    if not n_wrong:
         return free, multipliers
     guess = multipliers if start is None else start
-    if wrong.all() and groups.covers_all_rows:
+    if n_wrong == groups.n_groups and groups.covers_all_rows:
         multipliers = _bracketed_newton(f, 1.0 / weights, low, high, groups, target, scale, guess)
         return xp.clip(f + groups.spread(multipliers) / weights, low, high), multipliers
     rows, active = groups.only(wrong)
@@ -104,8 +105,10 @@ def _bracketed_newton(
         excess = groups.sum(xp.clip(moved, low, high, out=moved)) - target
         slope = groups.sum(xp.multiply(inverse_weights, inside, out=moved))
         done = (xp.abs(excess) <= scale) | (right - left <= 0)
-        answer[pending[done]] = lam[done]
-        if done.all():
+        n_done = int(done.sum())
+        # Without a mask as index, for which a device would have to be waited for.
+        answer[pending] = xp.where(done, lam, answer[pending])
+        if n_done == len(done):
             break
         left = xp.where(excess < 0, xp.maximum(left, lam), left)
         right = xp.where(excess > 0, xp.minimum(right, lam), right)
@@ -118,7 +121,7 @@ def _bracketed_newton(
         lam = xp.where(done, lam, xp.where(usable, newton, middle))
         last = xp.abs(excess)
         left = xp.where(stuck & ~done, right, left)
-        if done.sum() > len(done) // 2:
+        if n_done > len(done) // 2:
             rows, groups = groups.only(~done)
             f, inverse_weights, low, high = (
                 f[rows],

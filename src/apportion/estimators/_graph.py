@@ -111,7 +111,7 @@ class GraphClassifier(BagClassifier):
         if asked is not None:
             self.graph_choice_ = f"{type(asked).__name__}: as asked for"
             return X, asked
-        graph, self.graph_choice_ = choose_graph(*X.shape)
+        graph, self.graph_choice_ = choose_graph(*X.shape, device=getattr(self, "device", "cpu"))
         _log.info("graph=%r is %s", self.graph, self.graph_choice_)
         return X, graph
 

@@ -13,9 +13,9 @@ from apportion._utils.threads import slices
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.graphs._neighbors import (
     BLOCK_ROWS,
+    FARTHEST,
     SEARCHING,
     Search,
-    SinglePrecision,
     itself_or_last,
     neighbor_search,
 )
@@ -52,7 +52,6 @@ class DeviceSearch(Search):
         per_row = _BYTES_PER_FEATURE * max(d, _LEAST_FEATURES)
         refuse_on_device(what, n, per_row, device, beside=_WORKING_BYTES)
         self.how = f"exact, among all pairs, on {device.type}"
-        self._singles = SinglePrecision(points[:BLOCK_ROWS])
         self._in_bins = False
         if triton_runs(device):
             from apportion.graphs import _bin_kernels as kernels
@@ -60,6 +59,12 @@ class DeviceSearch(Search):
             self._kernels = kernels
             self._in_bins = d <= kernels.MOST_FEATURES
         self._doubles = self._double(points)
+        # Single precision holds rows that are centered and scaled: see `SinglePrecision`.
+        sample = self._doubles[:BLOCK_ROWS]
+        self._center = sample.median(0)[0]
+        sizes = (sample - self._center).abs()
+        usual = sizes[sizes > 0]
+        self._scale = float(usual.median()) if len(usual) else 1.0
         self._points = self._single(self._doubles)
         self._norms = (self._points * self._points).sum(1)
 
@@ -102,10 +107,9 @@ class DeviceSearch(Search):
             unproved[rows] = counts != (values[rows] <= limits[rows, None]).sum(1)
         rows = unproved.nonzero()[:, 0]
         if len(rows):
-            center = to_device(self._singles.center, self._device)
-            centered = self._doubles - center
+            centered = self._doubles - self._center
             norms = (centered * centered).sum(1)
-            candidates[rows] = self._in_tiles(D[rows] - center, centered, norms, width)[1]
+            candidates[rows] = self._in_tiles(D[rows] - self._center, centered, norms, width)[1]
         return self._nearest_of(D, candidates, k)
 
     def _candidates(self, Q: Any, width: int) -> tuple[Any, Any, Any]:
@@ -157,7 +161,8 @@ class DeviceSearch(Search):
         return to_device(np.asarray(X), self._device).double()
 
     def _single(self, D: Any) -> Any:
-        singles = self._singles.on_device(D)
+        scaled = (D - self._center) / self._scale
+        singles = scaled.clip(-FARTHEST, FARTHEST).float()
         return self._kernels.padded(singles) if self._in_bins else singles
 
 

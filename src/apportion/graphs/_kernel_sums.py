@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-_ROWS, _COLUMNS, _WARPS = 128, 32, 4
+_ROWS, _COLUMNS, _WARPS = 128, 16, 4
 """Rows and columns of a tile, and the warps that work on it: the fastest of those tried on an H200
 with 20 features."""
 

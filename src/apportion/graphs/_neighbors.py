@@ -13,7 +13,6 @@ import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 
-from apportion._utils.arrays import to_device
 from apportion._utils.progress import with_progress
 from apportion._utils.threads import in_threads, n_threads, slices
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
@@ -44,7 +43,7 @@ _SAMPLE = 512
 _COARSE = 1e-4
 """Squared distances below this share of ‖x‖² are computed in double precision."""
 
-_FARTHEST = 1e15
+FARTHEST = 1e15
 """Scaled coordinates are clipped to this, so that single precision holds their squares."""
 
 _BLOCK_CELLS = 2**18
@@ -288,24 +287,19 @@ class SinglePrecision:
     """
 
     def __init__(self, sample: FloatArray) -> None:
-        self.center = np.median(sample, axis=0).astype(np.float64)
-        sizes = np.abs(sample - self.center)
+        self._center = np.median(sample, axis=0).astype(np.float64)
+        sizes = np.abs(sample - self._center)
         usual = sizes[sizes > 0]
         self._scale = float(np.median(usual)) if usual.size else 1.0
 
     def __call__(self, X: FloatArray) -> FloatArray:
         """Return rows in single precision."""
-        scaled = (X - self.center) / self._scale
-        return np.ascontiguousarray(np.clip(scaled, -_FARTHEST, _FARTHEST), dtype=np.float32)
-
-    def on_device(self, X: Any) -> Any:
-        """Return the same of rows on a device, given in double precision."""
-        scaled = (X - to_device(self.center, X.device)) / self._scale
-        return scaled.clip(-_FARTHEST, _FARTHEST).float()
+        scaled = (X - self._center) / self._scale
+        return np.ascontiguousarray(np.clip(scaled, -FARTHEST, FARTHEST), dtype=np.float32)
 
     def back(self, points: FloatArray) -> FloatArray:
         """Return points in single precision in their original units."""
-        return points.astype(np.float64) * self._scale + self.center
+        return points.astype(np.float64) * self._scale + self._center
 
 
 def distances_to(A: FloatArray, B: FloatArray, neighbors: IntArray) -> FloatArray:

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from apportion._utils.arrays import arange, full, namespace, to_device, to_numpy, zeros
 from apportion._utils.device import free_on_device, triton_runs
-from apportion._utils.typing import AnyArray, FloatArray, IntArray
+from apportion._utils.typing import FloatArray, IntArray
 from apportion.graphs._products import AnchoredProducts, Products
 
 NEGLIGIBLE = 1e-8
@@ -286,8 +286,6 @@ class AnchorProducts(AnchoredProducts):
         The diagonal of Λ.
     own : tensor of shape (n_samples,)
         The similarity of each row to itself.
-    shared : ndarray of shape (n_anchors, n_anchors)
-        Zᵀ Z, in memory.
     edges : SparseProducts, optional
         Edges in time.
     """
@@ -298,13 +296,13 @@ class AnchorProducts(AnchoredProducts):
         nearest: Any,
         masses: Any,
         own: Any,
-        shared: AnyArray,
         edges: SparseProducts | None = None,
     ) -> None:
         from apportion._utils.tensors import Segments
 
         self._weights, self._nearest = weights, nearest
-        self.masses_, self._own, self._shared, self._edges = masses, own, shared, edges
+        self.masses_, self._own, self._edges = masses, own, edges
+        self._shared: FloatArray | None = None
         # Rows in the order of their anchors, so that the sums of an anchor are those of a run.
         order = nearest.flatten().argsort(stable=True)
         self._rows_by_anchor = order // nearest.shape[1]
@@ -339,6 +337,17 @@ class AnchorProducts(AnchoredProducts):
 
     def shared_ties(self) -> FloatArray:
         """Return Zᵀ Z, in memory."""
+        if self._shared is not None:
+            return self._shared
+        m = len(self.masses_)
+        shared = zeros((m, m), self.masses_)
+        some = max(1, _CELLS // m)
+        for first in range(0, len(self._nearest), some):
+            block = slice(first, first + some)
+            Z = zeros((len(self._nearest[block]), m), self.masses_)
+            Z.scatter_(1, self._nearest[block], self._weights[block])
+            shared += Z.T @ Z
+        self._shared = np.asarray(to_numpy(shared))
         return self._shared
 
     def _along_time(self, F: FloatArray) -> FloatArray:

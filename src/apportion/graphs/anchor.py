@@ -178,7 +178,6 @@ class AnchorGraph(AnchoredProducts, Graph):
             to_device(nearest.astype(np.int64), self._device),
             to_device(self.masses_, self._device),
             to_device(self._own, self._device),
-            self.shared_ties(),
             None if edges is None else SparseProducts.from_scipy(edges, self._device),
         )
 
@@ -280,7 +279,12 @@ class AnchorGraph(AnchoredProducts, Graph):
         if self._shared is None:
             m = len(self.masses_)
             refuse_if_too_large(f"AnchorGraph, with {m} anchors,", 3 * 8 * m * m, "fewer anchors")
-            self._shared = shared_weights(self.ties_)
+            products = self.products()
+            self._shared = (
+                products.shared_ties()
+                if isinstance(products, AnchorProducts)
+                else shared_weights(self.ties_)
+            )
         return self._shared
 
     def __getstate__(self) -> dict[str, Any]:

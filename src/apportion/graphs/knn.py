@@ -129,7 +129,7 @@ class KNNGraph(Graph):
             lists = _NeighborLists(rows, np.ones(n, dtype=np.intp), *asked)
         self._lists = lists
         n_points = len(lists.points)
-        point_of_row = np.empty(n, dtype=np.int32)
+        point_of_row: IntArray = np.empty(n, dtype=np.int32)
         point_of_row[order] = point
         self._copies = _one_per_row(point_of_row, n_points)
 
