@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test coverage test-quick test-lowest check release-check fuzz browser reproduce benchmark benchmark-speed benchmark-methods benchmark-tables benchmark-natural benchmark-published benchmark-report benchmark-diaries benchmark-active benchmark-startup benchmark-track picture screenshots demo-cluster benchmark-cluster docs clean
+.PHONY: demo test coverage test-quick test-lowest check release-check fuzz browser torch reproduce benchmark benchmark-speed benchmark-methods benchmark-tables benchmark-natural benchmark-published benchmark-report benchmark-diaries benchmark-active benchmark-startup benchmark-track picture screenshots demo-cluster benchmark-cluster docs clean
 
 demo: .venv/runtime
 	$(BIN)/apportion demo --force
@@ -50,6 +50,10 @@ browser:
 	else \
 		echo "no browser here: install chromium, or name one by APPORTION_BROWSER; its tests skip"; \
 	fi
+
+# The tests of devices run on torch's own CPU device; they skip where torch is not installed.
+torch: .venv/dev
+	$(BIN)/python tools/install_torch.py
 
 check: .venv/dev
 	$(BIN)/ruff check .

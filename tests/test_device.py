@@ -9,6 +9,7 @@ import warnings
 import weakref
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -354,3 +355,78 @@ def test_a_missing_torch_is_named(monkeypatch):
         devices.torch_device("cuda")
     with pytest.raises(ValueError, match="'device' parameter of KNNGraph must be"):
         KNNGraph(device="gpu").fit(np.eye(3))
+
+
+def test_the_command_line_works_on_a_device(on_torch, tmp_path, monkeypatch):
+    pytest.importorskip("typer")
+    from command_line import KNOWN, day_files, done, refused
+
+    monkeypatch.chdir(tmp_path)
+    day_files()
+    done("label", "rows.csv", *KNOWN, "--method", "lpllp", "-o", "cpu.csv")
+    for device in ("cuda", "auto"):
+        done("label", "rows.csv", *KNOWN, "--device", device, "-o", "gpu.csv", "--report", "p.html")
+        ours, theirs = (pd.read_csv(name) for name in ("gpu.csv", "cpu.csv"))
+        pd.testing.assert_frame_equal(ours, theirs, rtol=1e-7, atol=1e-9)
+    says = "--device: for --method lpllp, and --method is mean-map"
+    refused(
+        "label", "rows.csv", *KNOWN, "--device", "cuda", "--method", "mean-map", code=2, says=says
+    )
+    refused("label", "rows.csv", *KNOWN, "--device", "tpu", code=2, says="tpu")
+
+    def full(*arguments, **options):
+        devices.refuse_on_device("The search", 1024, 2**21, torch.device("cuda"))
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**31))
+    monkeypatch.setattr(LPLLP, "fit", full)
+    says = "About 512 such rows fit. Use --device cpu, --graph anchor or fewer rows."
+    refused(*words, "cuda", code=5, says=says)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(devices, "_gpu", lambda: None)
+    said = " ".join(
+        done("label", "rows.csv", *KNOWN, "--device", "cuda", "-o", "l.csv").stderr.split()
+    )
+    assert "torch sees no GPU: the processor is used, with the same labels." in said
+    assert "or use --device auto" in said
+
+
+def test_corrections_follow_labels_that_were_found_on_a_device(on_torch):
+    pytest.importorskip("pyarrow")
+    import pyarrow as pa
+
+    from apportion.datasets import make_smart_home
+    from apportion.labeling._features import learn_features
+    from apportion.labeling._supervision import supervised_table
+    from apportion.labeling.relabel import relabel
+    from apportion.labeling.table import label_supervised
+
+    home = make_smart_home(2, 1, seed=0, minutes=60)
+    task = supervised_table(pa.table(home.windows), diary=home.diary)
+    features = learn_features(task)
+    before = label_supervised(task, features, LPLLP(random_state=0, device="cuda"), method="lpllp")
+    after = relabel(before, task, features)
+    assert after.labels.labels.tolist() == before.labels.labels.tolist()
+
+
+def test_a_gpu_that_runs_full_says_how_many_rows_fit(monkeypatch):
+    monkeypatch.setattr(devices, "free_on_device", lambda device: 2**30)
+    with (
+        pytest.raises(MemoryError, match=r"too little memory for 9,000 rows: 1.00 GiB were free"),
+        devices.out_of_memory_explained(9000, 2**20, torch.device("cuda")),
+    ):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    with (
+        pytest.raises(RuntimeError, match="something else"),
+        devices.out_of_memory_explained(9000, 2**20, torch.device("cuda")),
+    ):
+        raise RuntimeError("something else")
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, 2**62, -(2**63)])
+def test_words_are_scrambled_alike(value):
+    from apportion._utils.hashing import scramble
+
+    ours = scramble(torch.tensor([value]))
+    theirs = scramble(np.array([value], dtype=np.int64).view(np.uint64))
+    assert ours.numpy().view(np.uint64).tolist() == theirs.tolist()

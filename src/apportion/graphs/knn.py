@@ -214,7 +214,7 @@ class KNNGraph(Graph):
         graph = cls(**parameters)
         check_parameters(graph, _ALLOWED)
         points, point = state["points"], state["point_of_row"]
-        n, n_points = len(point), len(points)
+        n_points = len(points)
         multiplicity = np.bincount(point, minlength=n_points)
         if not multiplicity.all():
             raise ValueError("some points stand for no row")
