@@ -365,7 +365,7 @@ def test_the_command_line_works_on_a_device(on_torch, tmp_path, monkeypatch):
     day_files()
     done("label", "rows.csv", *KNOWN, "--method", "lpllp", "-o", "cpu.csv")
     for device in ("cuda", "auto"):
-        done("label", "rows.csv", *KNOWN, "--device", device, "-o", "gpu.csv", "--report", "p.html")
+        done("label", "rows.csv", *KNOWN, "--device", device, "-o", "gpu.csv", "--force")
         ours, theirs = (pd.read_csv(name) for name in ("gpu.csv", "cpu.csv"))
         pd.testing.assert_frame_equal(ours, theirs, rtol=1e-7, atol=1e-9)
     says = "--device: for --method lpllp, and --method is mean-map"
