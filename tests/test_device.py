@@ -258,6 +258,26 @@ def test_a_dense_graph_that_does_not_fit_is_computed_in_products(on_torch, monke
     np.testing.assert_array_equal(free.transduction_, held.transduction_)
 
 
+def test_similarities_below_rounding_are_not_held(on_torch, monkeypatch):
+    """Rows along a line, of which only neighbors are similar: there are few more than two each."""
+    rng = np.random.default_rng(0)
+    X = (np.arange(200) + 0.1 * rng.random(200))[:, None]
+    y, bags = np.arange(200) // 50 % 2, rng.integers(0, 9, 200)
+    known = {"bags": bags, "proportions": Totals.from_labels(y, bags)}
+    theirs = LPLLP(RBFGraph(40.0)).fit(X, **known)
+    for free in (None, 2**20):  # from similarities that are held, and from rows
+        monkeypatch.setattr(_on_device, "free_on_device", lambda device, free=free: free)
+        ours = LPLLP(RBFGraph(40.0), device="cuda").fit(X, **known)
+        products = ours.graph_.products()
+        assert isinstance(products, SparseProducts)
+        W = products.to_scipy()
+        assert W.nnz < 3 * len(X)
+        np.testing.assert_allclose(W.sum(axis=1), theirs.graph_.degrees_, rtol=1e-9)
+        np.testing.assert_array_equal(ours.transduction_, theirs.transduction_)
+    wide = RBFGraph(0.01, device="cuda").fit(X).products()
+    assert not isinstance(wide, SparseProducts)
+
+
 def test_a_device_holds_the_similarities_of_one_width_at_a_time(on_torch, monkeypatch):
     made = []
     gaussian = _on_device._gaussian

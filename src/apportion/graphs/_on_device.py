@@ -27,6 +27,11 @@ _TILE = 8192
 _CELLS = 2**27
 """Similarities that are computed at a time where they are not held: a gigabyte."""
 
+_LOST, _MOST_KEPT = 1e-18, 1 / 16
+"""The share of a row's degree that similarities left out of it may have together, and the share of
+all similarities that may be left for a sparse graph, whose products are then several times faster.
+"""
+
 _SPARE_BYTES = 2**33
 """Memory of the device that is left for soft labels and for work on tiles beside a dense matrix."""
 
@@ -54,7 +59,7 @@ class SparseProducts(DeviceProducts):
         from apportion._utils.tensors import Segments
 
         n = len(ends) - 1
-        self._data, self._indices, self._lengths = data, indices, ends.diff()
+        self._lengths = ends.diff()
         with warnings.catch_warnings():
             # torch calls products with sparse tensors a beta; the product is all that is used.
             warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
@@ -73,7 +78,8 @@ class SparseProducts(DeviceProducts):
         """Return the similarities in memory."""
         ends = np.append(0, np.cumsum(to_numpy(self._lengths)))
         n = len(ends) - 1
-        arrays = to_numpy(self._data), to_numpy(self._indices.int()), ends.astype(np.int32)
+        values, columns = self._matrix.values(), self._matrix.col_indices()
+        arrays = to_numpy(values), to_numpy(columns), ends.astype(np.int32)
         return sparse.csr_array(arrays, shape=(n, n))
 
     def multiply(self, F: FloatArray) -> FloatArray:
@@ -84,11 +90,12 @@ class SparseProducts(DeviceProducts):
         """Return the number of connected components and each row's component, in memory."""
         floors = NEGLIGIBLE * self.degrees_
         rows = arange(len(floors), floors).repeat_interleave(self._lengths)
-        strong = self._data > floors[rows]
+        values, others = self._matrix.values(), self._matrix.col_indices().long()
+        strong = values > floors[rows]
         if not strong.all():
-            strong |= self._data > floors[self._indices]
-            return _components(len(floors), rows[strong], self._indices[strong])
-        return _components(len(floors), rows, self._indices)
+            strong |= values > floors[others]
+            rows, others = rows[strong], others[strong]
+        return _components(len(floors), rows, others)
 
 
 # Every row takes the least number among its neighbors, so does the row that its number names, and
@@ -169,8 +176,11 @@ class DenseProducts(_AllPairs):
         return self.W[rows]
 
 
-def gaussian_products(X: FloatArray, gamma: float, device: Any) -> _AllPairs:
-    """Return `w_ij = exp(-γ ‖x_i - x_j‖²)` on a device: held if it fits there, else computed anew.
+def gaussian_products(X: FloatArray, gamma: float, device: Any) -> DeviceProducts:
+    """Return `w_ij = exp(-γ ‖x_i - x_j‖²)` on a device.
+
+    They are held if they fit there, else computed anew in every product. If few of them are above
+    rounding, only these are held.
 
     Parameters
     ----------
@@ -185,7 +195,37 @@ def gaussian_products(X: FloatArray, gamma: float, device: Any) -> _AllPairs:
     held = free is None or 8 * len(X) ** 2 + _SPARE_BYTES <= free
     scaled = np.sqrt(gamma) * (X.astype(np.float64) - np.median(X, axis=0))
     rows = to_device(scaled, device)
-    return DenseProducts(_gaussian(rows)) if held else KernelProducts(rows)
+    return without_negligible(DenseProducts(_gaussian(rows)) if held else KernelProducts(rows))
+
+
+def without_negligible(pairs: _AllPairs) -> DeviceProducts:
+    """Return a dense graph without the similarities that rounding would lose, if few are left.
+
+    With a large γ, nearly all similarities are so small that all those left out of a row together
+    are below the rounding of its degree.
+    """
+    n, degrees = pairs.n_samples_, pairs.degrees_
+    xp, some = namespace(degrees), min(n, max(1, _CELLS // n))
+    least = _LOST / n * degrees
+
+    def above(rows: Any) -> tuple[Any, Any]:
+        W = pairs.rows(rows)
+        return W, xp.minimum(least, least[rows][:, None]) < W
+
+    sample = arange(some, degrees) * (n // some)
+    kept = float(above(sample)[1].double().mean()) * n * n
+    free = free_on_device(degrees.device)
+    if kept > min(_MOST_KEPT * n * n, 2**30) or (free is not None and 48 * kept > free):
+        return pairs
+    data, columns, counts = [], [], []
+    for first in range(0, n, some):
+        W, large = above(arange(min(some, n - first), degrees) + first)
+        data.append(W[large])
+        columns.append(large.nonzero()[:, 1].int())
+        counts.append(large.sum(1))
+    ends = zeros(n + 1, degrees, dtype=int)
+    ends[1:] = xp.concatenate(counts).cumsum(0)
+    return SparseProducts(xp.concatenate(data), xp.concatenate(columns), ends)
 
 
 def _gaussian(X: Any) -> Any:
