@@ -116,6 +116,7 @@ def test_equally_near_points_are_taken_in_their_order():
 PROBLEMS = 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(PROBLEMS))
 @pytest.mark.filterwarnings("ignore")
 def test_labels_are_those_of_the_processor(on_torch, seed):
@@ -377,6 +378,7 @@ def test_a_missing_torch_is_named(monkeypatch):
         KNNGraph(device="gpu").fit(np.eye(3))
 
 
+@pytest.mark.slow
 def test_the_command_line_works_on_a_device(on_torch, tmp_path, monkeypatch):
     pytest.importorskip("typer")
     from command_line import KNOWN, day_files, done, refused

@@ -2,10 +2,10 @@
 
 The core works on small arrays: one row per bag or one row per anchor. Everything that is as long as
 the table stays behind the protocols of this module. A back end decides where rows are and how
-sums over them are taken: in blocks and threads of one process (`RowDual`, `LocalEvaluator`,
-`_Kinds`, `GraphLabels`), or on the partitions of a cluster (`apportion._dask`). A back end on a
-device would implement the same four protocols with its own arrays of rows, and would send and
-receive the same small NumPy arrays.
+sums over them are taken: on one machine (`RowDual`, `LocalEvaluator`, `_Kinds`, `GraphLabels`), or
+on the partitions of a cluster (`apportion._dask`). That of one machine works on NumPy arrays, in
+blocks and threads, or on the tensors of a device: it takes its functions from the arrays' own
+namespace (`_utils.arrays`). The small arrays are then on the device, too.
 
 | protocol | asked by | what is evaluated |
 |---|---|---|
