@@ -44,7 +44,7 @@ GIB = 2**30
 
 
 class Timed:
-    """A fit, its seconds, those of its stages, and the most memory of the GPU that it took."""
+    """A fit, its seconds, and the most memory of the GPU that it took."""
 
     def __init__(
         self, graph: Any, data: tuple[Any, Any, Any], device: str, times: int = 3, **options: Any

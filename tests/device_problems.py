@@ -36,7 +36,7 @@ class DeviceProblem:
 def draw_device_problem(seed: int) -> DeviceProblem:
     """Return the problem of this number."""
     rng = np.random.default_rng(seed)
-    c, n = int(rng.integers(2, 6)), int(rng.integers(30, 110))
+    c, n = int(rng.integers(2, 6)), int(rng.integers(30, 80))
     d, n_bags = int(rng.integers(2, 9)), int(rng.integers(1, 12))
     y = np.concatenate([np.arange(c), rng.integers(0, c, n - c)])
     X: Any = rng.standard_normal((n, d)) + 2.5 * rng.standard_normal((c, d))[y]

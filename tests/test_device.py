@@ -28,7 +28,7 @@ from apportion import (
 from apportion._core.decode import Quotas
 from apportion._utils import device as devices
 from apportion._utils.groups import Groups
-from apportion.graphs import _on_device
+from apportion.graphs import Graph, _device_search, _on_device
 from apportion.graphs._neighbors import PairSearch
 from apportion.graphs._on_device import DenseProducts, SparseProducts
 from apportion.supervision.bags import match_bags
@@ -158,7 +158,7 @@ def groups_and_values(draw):
     return Groups(codes, n_groups), rng.standard_normal(shape)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(groups_and_values())
 def test_sums_over_groups_are_those_in_memory(drawn):
     ours, values = drawn
@@ -197,7 +197,7 @@ def test_long_runs_are_summed_in_chunks():
     np.testing.assert_array_equal(segments.sum(whole)[4], whole[ends[3] : ends[4]].sum(0))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 999), st.sampled_from([0.02, 0.3, 1.0]), st.booleans())
 def test_components_are_those_in_memory(seed, density, dense):
     rng = np.random.default_rng(seed)
@@ -251,7 +251,7 @@ def test_a_dense_graph_that_does_not_fit_is_computed_in_products(on_torch, monke
     W = held.graph_.products().W
     assert torch.equal(W, W.T), "symmetric to the last bit"
     np.testing.assert_allclose(W, RBFGraph(0.3).fit(X).affinity_, atol=1e-14)
-    monkeypatch.setattr(_on_device, "free_on_device", lambda device: 2**20)
+    monkeypatch.setattr(_on_device, "free_on_device", lambda device: 2**16)
     free = LPLLP(RBFGraph(0.3), device="cuda").fit(X, **known)
     assert type(free.graph_.products()).__name__ == "KernelProducts"
     assert free.graph_.components()[0] == held.graph_.components()[0]
@@ -259,16 +259,17 @@ def test_a_dense_graph_that_does_not_fit_is_computed_in_products(on_torch, monke
     np.testing.assert_array_equal(free.transduction_, held.transduction_)
 
 
+@pytest.mark.filterwarnings("ignore:.*almost no similar row")
 def test_similarities_below_rounding_are_not_held(on_torch, monkeypatch):
     """Rows along a line, of which only neighbors are similar: there are few more than two each."""
     rng = np.random.default_rng(0)
-    X = (np.arange(200) + 0.1 * rng.random(200))[:, None]
-    y, bags = np.arange(200) // 50 % 2, rng.integers(0, 9, 200)
+    X = (np.arange(80) + 0.1 * rng.random(80))[:, None]
+    y, bags = np.arange(80) // 20 % 2, rng.integers(0, 9, 80)
     known = {"bags": bags, "proportions": Totals.from_labels(y, bags)}
-    theirs = LPLLP(RBFGraph(40.0)).fit(X, **known)
-    for free in (None, 2**20):  # from similarities that are held, and from rows
+    theirs = LPLLP(RBFGraph(40.0), refine=False).fit(X, **known)
+    for free in (None, 2**16):  # from similarities that are held, and from rows
         monkeypatch.setattr(_on_device, "free_on_device", lambda device, free=free: free)
-        ours = LPLLP(RBFGraph(40.0), device="cuda").fit(X, **known)
+        ours = LPLLP(RBFGraph(40.0), refine=False, device="cuda").fit(X, **known)
         products = ours.graph_.products()
         assert isinstance(products, SparseProducts)
         W = products.to_scipy()
@@ -361,11 +362,12 @@ def test_what_does_not_fit_on_a_gpu_is_refused_before_it_is_allocated(monkeypatc
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**31))
     gpu = torch.device("cuda")
     message = (
-        "The search needs 2.50 GiB on the GPU and 1.00 GiB are free there; nothing was allocated. "
-        "About 256 such rows fit. Use device='cpu', graph='anchor' or fewer rows."
+        "The search needs 8.00 GiB on the GPU and 1.00 GiB are free there; nothing was allocated. "
+        "About 11,585 such rows fit. Use device='cpu', graph='anchor' or fewer rows."
     )
+    instead = Graph.instead_of_device
     with pytest.raises(MemoryError, match=re.escape(message)):
-        devices.refuse_on_device("The search", 1024, 2**21, gpu, beside=2**29)
+        devices.refuse_on_device("The search", 2**15, lambda rows: 8 * rows**2, gpu, instead)
 
 
 def test_a_missing_torch_is_named(monkeypatch):
@@ -385,26 +387,30 @@ def test_the_command_line_works_on_a_device(on_torch, tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     day_files()
-    done("label", "rows.csv", *KNOWN, "--method", "lpllp", "-o", "cpu.csv")
+    words = ("label", "rows.csv", *KNOWN, "--device")
+    done(*words, "cpu", "--method", "lpllp", "-o", "cpu.csv")
     for device in ("cuda", "auto"):
-        done("label", "rows.csv", *KNOWN, "--device", device, "-o", "gpu.csv", "--force")
+        done(*words, device, "--method", "lpllp", "-o", "gpu.csv", "--force")
         ours, theirs = (pd.read_csv(name) for name in ("gpu.csv", "cpu.csv"))
         pd.testing.assert_frame_equal(ours, theirs, rtol=1e-7, atol=1e-9)
-    words = ("label", "rows.csv", *KNOWN, "--device")
-    says = "--device: for --method lpllp, and --method is mean-map"
+    says = "--device: for --method lpllp, and --method is mean-map. Leave it out"
     refused(*words, "cuda", "--method", "mean-map", code=2, says=says)
+    words = (*words, "cuda", "--method", "lpllp")
 
     def full(*arguments, **options):
-        devices.refuse_on_device("The search", 1024, 2**21, torch.device("cuda"))
+        gpu, instead = torch.device("cuda"), Graph.instead_of_device
+        devices.refuse_on_device("The search", 1024, lambda rows: 2**21 * rows, gpu, instead)
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**30, 2**31))
     monkeypatch.setattr(LPLLP, "fit", full)
     says = "About 512 such rows fit. Use --device cpu, --graph anchor or fewer rows."
-    refused(*words, "cuda", code=4, says=says)
+    refused(*words, code=4, says=says)
+    monkeypatch.setattr(LPLLP, "fit", lambda *known, **options: np.empty((10**9, 10**6)))
+    refused(*words, code=4, says="Unable to allocate")
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(devices, "_gpu", lambda: None)
-    said = " ".join(done(*words, "cuda", "-o", "l.csv").stderr.split())
+    said = " ".join(done(*words, "-o", "l.csv").stderr.split())
     assert "torch sees no GPU: the processor is used, with the same labels." in said
     assert "or use --device auto" in said
 
@@ -429,16 +435,87 @@ def test_corrections_follow_labels_that_were_found_on_a_device(on_torch):
 
 def test_a_gpu_that_runs_full_says_how_many_rows_fit(monkeypatch):
     monkeypatch.setattr(devices, "free_on_device", lambda device: 2**30)
+    known = 9000, lambda rows: 2**20 * rows, torch.device("cuda"), "Use {device:cpu}."
+    message = (
+        "The GPU has too little memory for 9,000 rows: 1.00 GiB were free. About 1,024 such rows "
+        "fit. Use device='cpu'."
+    )
     with (
-        pytest.raises(MemoryError, match=r"too little memory for 9,000 rows: 1.00 GiB were free"),
-        devices.out_of_memory_explained(9000, 2**20, torch.device("cuda")),
+        pytest.raises(MemoryError, match=re.escape(message)),
+        devices.out_of_memory_explained(*known),
     ):
         raise torch.OutOfMemoryError("CUDA out of memory")
     with (
         pytest.raises(RuntimeError, match="something else"),
-        devices.out_of_memory_explained(9000, 2**20, torch.device("cuda")),
+        devices.out_of_memory_explained(*known),
     ):
         raise RuntimeError("something else")
+
+
+def test_a_gpu_that_is_too_small_leaves_the_work_to_the_processor_if_that_may_choose(
+    on_torch, monkeypatch
+):
+    monkeypatch.setattr(_device_search, "refuse_on_device", devices.refuse_on_device)
+    monkeypatch.setattr(devices, "free_on_device", lambda device: 2**10)
+    X = np.random.default_rng(0).standard_normal((60, 8))
+    known = {"bags": ["a", "b"] * 30, "proportions": {"a": [0.5, 0.5], "b": [0.2, 0.8]}}
+    theirs = LPLLP("knn").fit(X, **known)
+    with pytest.warns(DeviceWarning, match=r"1.0 KiB|0.0 MiB are free.* The processor is used"):
+        ours = LPLLP("knn", device="auto").fit(X, **known)
+    np.testing.assert_array_equal(ours.transduction_, theirs.transduction_)
+    assert ours.graph_.on is None
+    with pytest.raises(MemoryError, match="Use device='cpu', graph='anchor' or fewer rows"):
+        LPLLP("knn", device="cuda").fit(X, **known)
+
+
+@pytest.mark.parametrize(
+    "graph", [KNNGraph(), RBFGraph(0.5), RBFGraph(), AnchorGraph()], ids=lambda graph: str(graph)
+)
+def test_a_graph_that_is_fitted_again_forgets_what_it_was(on_torch, graph):
+    rng = np.random.default_rng(0)
+    X, other = rng.standard_normal((60, 3)), rng.standard_normal((40, 3))
+    known = {"bags": ["a", "b"] * 30, "proportions": {"a": [0.5, 0.5], "b": [0.2, 0.8]}}
+    model = LPLLP(graph, device="cuda", time_weight=1.0, max_iter=50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, **known, times=np.arange(60.0))
+    again, fresh = model.graph_.fit(other), clone(graph).fit(other)
+    assert again.time_weight == 0.0
+    assert again.untied is again
+    F = rng.random((40, 2))
+    np.testing.assert_allclose(again.multiply(F), fresh.multiply(F), atol=1e-12)
+    near = again.in_memory()
+    assert near.products() is near
+    np.testing.assert_allclose(near.multiply(F), fresh.multiply(F), atol=1e-12)
+    rows = np.array([3, 0])
+    ours, theirs = (sparse.csr_array(one.similar_rows(rows)) for one in (again, fresh))
+    np.testing.assert_allclose(ours.toarray(), theirs.toarray(), atol=1e-12)
+
+
+def test_the_width_is_chosen_as_in_memory(on_torch):
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    ours, theirs = RBFGraph(device="cuda").fit(X), RBFGraph().fit(X)
+    np.testing.assert_allclose(ours.gamma_, theirs.gamma_, rtol=1e-12)
+    equal = np.repeat(X[:5], 12, axis=0)
+    ours, theirs = RBFGraph(device="cuda").fit(equal), RBFGraph().fit(equal)
+    np.testing.assert_allclose(ours.gamma_, theirs.gamma_, rtol=1e-9)
+
+
+def test_new_rows_are_searched_in_blocks(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, new = rng.standard_normal((80, 4)), rng.standard_normal((50, 4))
+    ours, theirs = search(X), PairSearch(X)
+    monkeypatch.setattr(_device_search, "BLOCK_ROWS", 16)
+    neighbors, distances = ours.measured(new, 3)
+    np.testing.assert_array_equal(neighbors, theirs.nearest(new, 3))
+    np.testing.assert_allclose(distances, theirs.measured(new, 3)[1])
+
+
+def test_an_alpha_near_1_names_the_processor(on_torch):
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    known = {"bags": ["a", "b"] * 30, "proportions": {"a": [0.5, 0.5], "b": [0.2, 0.8]}}
+    with pytest.raises(ValueError, match=r"on a device, with 60 rows.* or use device='cpu'\."):
+        LPLLP("knn", alpha=0.9999999, device="cuda").fit(X, **known)
 
 
 @pytest.mark.parametrize("value", [0, 1, -1, 2**62, -(2**63)])

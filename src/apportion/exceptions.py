@@ -82,7 +82,6 @@ PARAMETERS = Names(
     exact_search="Use KNNGraph(recall=1), or rescale the features.",
     shorter_walk="Lower alpha, or end the walk after some steps (`order`).",
     fewer_steps="Lower alpha, or use graph='anchor', which takes no steps.",
-    install_gpu="install apportion[gpu]",
 )
 """Names of parameters in Python, where they are more than the parameter's own name."""
 

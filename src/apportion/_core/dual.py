@@ -2,7 +2,7 @@
 
 Both problems solved here have the same shape: rows respond to the multipliers λ of their bag with
 soft labels g(λ), and the sums of the responses must meet the totals of the bag. All bags are solved
-side by side. Rows are behind the protocol `DualEvaluator`; `RowDual` is the one for rows in memory.
+side by side. Rows are behind the protocol `DualEvaluator`; `RowDual` is the one of one machine.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class SoftmaxResponse:
 
 @dataclass(frozen=True)
 class RowDual:
-    """The dual of bags whose rows are in memory; a `DualPoint` once it was evaluated.
+    """The dual of bags of one machine's rows; a `DualPoint` once it was evaluated.
 
     Parameters
     ----------

@@ -149,7 +149,7 @@ def refine_from_random_starts(
     if reason := reason_against(graph, decode.bags):
         return None, Refinement(False, reason)
     report_progress("refining from random starts")
-    near = graph.in_memory()  # so few rows are not worth the way to a device
+    near = graph.in_memory()  # so few rows are compared faster there
     starts, many = random_starts(near, ranks), ManyQuotas(decode.bags, ranks)
     raised = raise_together(near, many, starts)
     smoothness = {

@@ -430,7 +430,7 @@ class _AnchorPropagator(Propagator):
 
     def inverse(self, F: FloatArray) -> FloatArray:
         """Return P⁻¹ F = (F - α S F) / (1-α), with S = Z Λ⁻¹ Zᵀ."""
-        held = self._graph.to_anchors(F) / self._graph.masses_[:, None]
+        held = self._graph.prototype_labels(F)
         difference = F - self._alpha * self._graph.from_anchors(held)
         difference /= 1.0 - self._alpha
         return difference
@@ -560,13 +560,14 @@ def _for_sparse(graph: Graph, weights: FloatArray, alpha: float, accuracy: float
 def _refuse_many_steps(inner: _ChebyshevPropagator, graph: Products, alpha: float) -> None:
     """Raise for an alpha at which one propagation takes too many steps."""
     if inner.most_steps > _MOST_STEPS:
-        where = "a sparse graph of" if isinstance(graph, Graph) else "a device and"
+        in_memory = isinstance(graph, Graph)
+        where = "for a sparse graph of" if in_memory else "on a device, with"
         raise ValueError(
             Advice(
-                f"alpha={alpha!r} is too near to 1 for {where} {graph.n_samples_:,} rows: one "
+                f"alpha={alpha!r} is too near to 1 {where} {graph.n_samples_:,} rows: one "
                 f"propagation would take {inner.most_steps:,} steps. Allowed: "
                 f"{_MOST_STEPS:,} steps, which is alpha up to about 0.99999.",
-                "{fewer_steps}",
+                "{fewer_steps}" if in_memory else "Lower {alpha}, or use {device:cpu}.",
             )
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -26,21 +27,25 @@ def torch_device(device: str, *, quiet: bool = False) -> Any:
         return None
     if find_spec("torch") is None:
         if device == "cuda":
-            raise ModuleNotFoundError(Advice("", "{device:cuda} needs torch: {install_gpu}."))
+            raise ModuleNotFoundError(
+                Advice("", "{device:cuda} needs torch: install apportion[gpu].")
+            )
         return None
-    found = _gpu()
-    if found is None and device == "cuda" and not quiet:
+    gpu = _gpu()
+    if gpu is None and device == "cuda" and not quiet:
         facts = "torch sees no GPU: the processor is used, with the same labels."
         remedy = "Install a build of torch for CUDA and the GPU's driver, or use {device:auto}."
         warnings.warn(DeviceWarning(Advice(facts, remedy)), stacklevel=users_level())
-    return found
+    return gpu
 
 
 def _gpu() -> Any:
     """Return the GPU that torch sees, or None."""
     import torch
 
-    return torch.device("cuda") if torch.cuda.is_available() else None
+    if not torch.cuda.is_available():
+        return None
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 def triton_runs(device: Any) -> bool:
@@ -59,7 +64,7 @@ def free_on_device(device: Any) -> int | None:
 
 
 def refuse_on_device(
-    what: str, n_rows: int, bytes_per_row: float, device: Any, *, beside: int = 0
+    what: str, n_rows: int, bytes_of: Callable[[int], int], device: Any, instead: str
 ) -> None:
     """Raise a MemoryError, before anything is allocated, if rows do not fit on a GPU.
 
@@ -69,35 +74,40 @@ def refuse_on_device(
         What needs the memory, for the message.
     n_rows : int
         The number of rows.
-    bytes_per_row : float
-        How many bytes each takes.
+    bytes_of : callable
+        From a number of rows to the bytes that they take.
     device : torch.device
         The device.
-    beside : int
-        Bytes that are needed whatever the number of rows.
+    instead : str
+        What to use instead, as a hint with parameters in braces.
     """
-    free, needed = free_on_device(device), int(n_rows * bytes_per_row) + beside
+    free, needed = free_on_device(device), int(bytes_of(n_rows))
     if free is not None and needed > free:
         facts = (
             f"{what} needs {readable(needed)} on the GPU and {readable(free)} are free there; "
             "nothing was allocated."
         )
-        raise MemoryError(Advice(facts, _what_fits(free - beside, bytes_per_row)))
+        raise MemoryError(Advice(facts, _what_fits(n_rows, bytes_of, free, instead)))
 
 
 @contextmanager
-def out_of_memory_explained(n_rows: int, bytes_per_row: float, device: Any) -> Iterator[None]:
+def out_of_memory_explained(
+    n_rows: int, bytes_of: Callable[[int], int], device: Any, instead: str
+) -> Iterator[None]:
     """Turn torch's error for a GPU that is full into one that says how many rows would fit."""
+    free = None if device is None else free_on_device(device)
     try:
         yield
     except RuntimeError as error:
-        free = None if device is None else free_on_device(device)
         if type(error).__name__ != "OutOfMemoryError" or free is None:
             raise
-        facts = f"The GPU has too little memory for {n_rows:,} rows: {readable(free)} were free."
-        raise MemoryError(Advice(facts, _what_fits(free, bytes_per_row))) from error
+    else:
+        return
+    # Outside of the handler, because torch's error would keep the tensors of the fit alive.
+    facts = f"The GPU has too little memory for {n_rows:,} rows: {readable(free)} were free."
+    raise MemoryError(Advice(facts, _what_fits(n_rows, bytes_of, free, instead)))
 
 
-def _what_fits(free: int, bytes_per_row: float) -> str:
-    rows = max(int(free / bytes_per_row), 0)
-    return f"About {rows:,} such rows fit. Use {{device:cpu}}, {{graph:anchor}} or fewer rows."
+def _what_fits(n_rows: int, bytes_of: Callable[[int], int], free: int, instead: str) -> str:
+    rows = bisect_right(range(n_rows), free, key=bytes_of) - 1
+    return f"About {max(rows, 0):,} such rows fit. {instead}"

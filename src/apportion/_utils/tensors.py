@@ -16,19 +16,15 @@ from typing import Any
 import torch
 from torch import (  # noqa: F401
     abs,
-    all,
-    any,
     argmax,
     argmin,
     bincount,
-    ceil,
     cholesky_solve,
     concatenate,
     cumsum,
     einsum,
     empty_like,
     exp,
-    floor,
     hstack,
     linalg,
     log,
@@ -36,8 +32,6 @@ from torch import (  # noqa: F401
     negative,
     searchsorted,
     sign,
-    sqrt,
-    sum,
     zeros_like,
 )
 from torch import round as rint  # noqa: F401
@@ -54,28 +48,34 @@ def where(condition: Any, a: Any, b: Any) -> Any:
 
 
 def maximum(a: Any, b: Any) -> Any:
+    """Return the larger of an array and an array or number."""
     return torch.clip(a, min=b) if isinstance(b, Number) else torch.maximum(a, b)
 
 
 def minimum(a: Any, b: Any) -> Any:
+    """Return the smaller of an array and an array or number."""
     return torch.clip(a, max=b) if isinstance(b, Number) else torch.minimum(a, b)
 
 
 def clip(a: Any, low: Any, high: Any, out: Any = None) -> Any:
+    """Return values within bounds, which may be arrays."""
     if isinstance(low, Number) == isinstance(high, Number):
         return torch.clip(a, low, high, out=out)
     return minimum(maximum(a, low), high)
 
 
 def max(a: Any, axis: int | None = None) -> Any:
+    """Return the largest value, or the largest along an axis."""
     return torch.amax(a, () if axis is None else axis)
 
 
 def min(a: Any, axis: int | None = None) -> Any:
+    """Return the smallest value, or the smallest along an axis."""
     return torch.amin(a, () if axis is None else axis)
 
 
 def sort(a: Any, axis: int = -1) -> Any:
+    """Return sorted values."""
     return torch.sort(a, dim=axis)[0]
 
 
@@ -85,14 +85,17 @@ def argsort(a: Any, axis: int = -1, kind: str | None = None) -> Any:
 
 
 def flatnonzero(a: Any) -> Any:
+    """Return the positions of values that are not 0."""
     return a.nonzero()[:, 0]
 
 
 def take_along_axis(a: Any, indices: Any, axis: int) -> Any:
+    """Return values at positions along an axis."""
     return torch.gather(a, axis, indices)
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
+    """Return values, each repeated so many times."""
     return torch.repeat_interleave(a, repeats, dim=axis)
 
 
@@ -118,9 +121,9 @@ class Segments:
             whole = torch.full((int(chunks.sum()),), _CHUNK, device=lengths.device)
             some = chunks > 0
             whole[(chunks.cumsum(0) - 1)[some]] = (lengths - (chunks - 1) * _CHUNK)[some]
-            self._levels.append(_ends(whole))
+            self._levels.append(ends_of(whole))
             lengths = chunks
-        self._levels.append(_ends(lengths))
+        self._levels.append(ends_of(lengths))
 
     def sum(self, values: Any) -> Any:
         """Return the sum of the rows of each run; 0 where it has none."""
@@ -148,5 +151,6 @@ def runs_of(codes: Any) -> tuple[Any, Segments]:
     return values, Segments(lengths)
 
 
-def _ends(lengths: Any) -> Any:
+def ends_of(lengths: Any) -> Any:
+    """Return where runs of so many rows begin, and where the last one ends."""
     return torch.nn.functional.pad(lengths.cumsum(0), (1, 0))

@@ -25,7 +25,7 @@ from rich.progress import (
 )
 
 from apportion._utils.progress import duration, progress_callback, time_left
-from apportion.exceptions import InputError, Names, OutputError, SettingsError, rendered
+from apportion.exceptions import Advice, InputError, Names, OutputError, SettingsError, rendered
 
 BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, OUR_FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
 """Exit codes beside 0, done."""
@@ -62,7 +62,9 @@ def with_exit_codes(command: Command) -> Command:
         except OutputError as error:
             _end(in_options(error.args[0] if error.args else ""), BAD_OUTPUT)
         except MemoryError as error:
-            _end(in_options(error.args[0]) if error.args else "not enough memory", NO_MEMORY)
+            # The arguments of NumPy's own error are the shape of an array: its words are its text.
+            advice = error.args[0] if error.args and isinstance(error.args[0], Advice) else error
+            _end(in_options(advice) or "not enough memory", NO_MEMORY)
         except OSError as error:
             name = f"{error.filename} cannot be used: " if error.filename else ""
             _end(f"{name}{_reason(error)}", BAD_INPUT)
@@ -183,7 +185,6 @@ OPTIONS = _Options(
     shorter_walk="Lower --alpha.",
     fewer_steps="Lower --alpha, or use --graph anchor, which takes no steps.",
     mean_map="Scale the features alike (--scale), or take another --prior.",
-    install_gpu="install apportion[gpu]",
 )
 """The options of parameters, if they are not `--` and the name of the parameter."""
 

@@ -132,6 +132,7 @@ class GraphClassifier(BagClassifier):
         self.graph_ = graph
         self._prototype_labels = graph.prototype_labels(F if averaged is None else averaged)
         self._overall = matched.overall
+        graph.leave_device()
 
     def _restore(
         self, classes: AnyArray, graph: Graph, prototype_labels: FloatArray, overall: FloatArray

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from apportion._core.decode import Decoding, Quotas
@@ -31,6 +33,7 @@ from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._base import ALONG_TIME, BagClassifier, all_or_nothing
 from apportion.estimators._graph import GraphClassifier
 from apportion.estimators._graph_choice import GraphChoice, rough_settings
+from apportion.exceptions import Advice, DeviceWarning, users_level
 from apportion.graphs import Graph
 from apportion.supervision.bags import Bags
 from apportion.supervision.rows_in_time import rows_in_time
@@ -60,8 +63,8 @@ class LPLLP(GraphClassifier):
         of similarities.
     alpha : float, default=0.5
         How far labels travel, in (0, 1): the probability that the random walk continues. On a
-        sparse graph of more than 4,096 rows it is at most about 0.99999, because the number of
-        steps grows as 1 / √(1-α).
+        sparse graph of more than 4,096 rows, and on a GPU, it is at most about 0.99999, because the
+        number of steps grows as 1 / √(1-α).
     decode : {"quota", "threshold", "sequence"}, default="quota"
         `"quota"` gives every bag exactly its counts; `"threshold"` gives every row its most likely
         class; `"sequence"`, which needs times, keeps the counts and pays for every change of label
@@ -123,10 +126,10 @@ class LPLLP(GraphClassifier):
         The seed of the random starts.
     device : {"cpu", "cuda", "auto"}, default="cpu"
         Where to work: `"cuda"` is a GPU, through torch (install `apportion[gpu]`), `"auto"` a GPU
-        if there is one. Neighbors are then exact, and graph, propagation, projection, decoding and
-        refinement are on the GPU. Labels are those of the processor with exact neighbors, except
-        where rounding decides. It takes the place of the graph's own `device`, unless it is
-        `"cpu"`.
+        if there is one and it has the memory. Neighbors are then exact, and graph, propagation,
+        projection, decoding and refinement are on the GPU. Labels are those of the processor with
+        exact neighbors, except where rounding decides. It takes the place of the graph's own
+        `device`, unless it is `"cpu"`.
 
     Attributes
     ----------
@@ -280,17 +283,34 @@ class LPLLP(GraphClassifier):
             with several_runs("fitting the prior"):
                 prior = self._reconciled_prior("prior", X, y, bags, proportions, matched, seed)
 
-        device = torch_device(graph.device, quiet=True)
-        per_row = graph.device_bytes_per_row(X.shape[1], matched.n_classes)
-        with out_of_memory_explained(matched.n_samples, per_row, device):
-            self._label(X, matched, graph, prior, ranks, in_time, seed, device)
+        def label(graph: Graph) -> None:
+            device = torch_device(graph.device, quiet=True)
+            with out_of_memory_explained(
+                matched.n_samples,
+                lambda n_rows: graph.device_bytes(n_rows, X.shape[1], matched.n_classes),
+                device,
+                graph.instead_of_device,
+            ):
+                self._label(graph, X, matched, prior, ranks, in_time, seed, device)
+
+        try:
+            label(graph)
+        except MemoryError as error:
+            advice = error.args[0] if error.args else None
+            if self.device != "auto" or not isinstance(advice, Advice):
+                raise
+            facts = f"{advice.facts} The processor is used instead."
+            warnings.warn(DeviceWarning(facts), stacklevel=users_level())
+            graph = clone(graph)
+            graph.device = "cpu"
+            label(graph)
         return self
 
     def _label(
         self,
+        graph: Graph,
         X: Any,
         matched: Bags,
-        graph: Graph,
         prior: FloatArray,
         ranks: IntArray,
         in_time: Sequences | None,
@@ -340,7 +360,6 @@ class LPLLP(GraphClassifier):
             along_time = decode_along_time(solution.F, matched, ranks, in_time, cost, most)
             warn_of_episodes(along_time.labels, matched, in_time)
         self._keep(matched, graph, solution.F, labels, along_time=along_time)
-        graph.leave_device()
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -23,12 +23,18 @@ from apportion.graphs._neighbors import (
 _SPARE = 8
 """Candidates beside the k nearest, so that rounding seldom decides which rows are candidates."""
 
-_ERROR = 4e-6
-"""Values in single precision, ‖y‖² - 2 x·y, are exact up to this share of ‖x‖² + ‖y‖²."""
+_ERROR, _ERROR_PER_FEATURE, _ERROR_OF_TENSOR_CORES = 4e-6, 6e-8, 2e-3
+"""Values in single precision, ‖y‖² - 2 x·y, are exact up to the first share of ‖x‖² + ‖y‖²; with
+many features, up to the second for each; if torch may round factors to ten bits, up to the third.
+"""
 
-_BYTES_PER_FEATURE, _LEAST_FEATURES, _WORKING_BYTES = 20, 16, 2 * 2**30
+_MOST_IN_BINS = 256
+"""Bins, of which there are 512, seldom lose a point among so many candidates."""
+
+_BYTES_PER_FEATURE, _LEAST_FEATURES, _BYTES_PER_SEARCHED_ROW = 20, 16, 2**14
 """Bytes of the device per feature of a row, which it holds in both precisions, of at least so many
-features, and beside that. Measured with 10⁶ rows of 20 and of 100 features: 1.9 and 5.3 GiB."""
+features, and per row of a block that is searched. Measured with 10⁶ rows of 20 and of 100 features:
+1.9 and 5.3 GiB."""
 
 _TILE_POINTS = 2**15
 _CELLS = 2**27
@@ -48,16 +54,24 @@ class DeviceSearch(Search):
         super().__init__(points)
         self._device = device
         n, d = points.shape
-        what = f"The search for the neighbors of {n:,} rows"
-        per_row = _BYTES_PER_FEATURE * max(d, _LEAST_FEATURES)
-        refuse_on_device(what, n, per_row, device, beside=_WORKING_BYTES)
+        refuse_on_device(
+            f"The search for the neighbors of {n:,} rows",
+            n,
+            lambda rows: (
+                _BYTES_PER_FEATURE * rows * max(d, _LEAST_FEATURES)
+                + _BYTES_PER_SEARCHED_ROW * min(rows, BLOCK_ROWS)
+            ),
+            device,
+            "Use {device:cpu}, {graph:anchor} or fewer rows.",
+        )
         self.how = f"exact, among all pairs, on {device.type}"
         self._in_bins = False
         if triton_runs(device):
             from apportion.graphs import _bin_kernels as kernels
 
             self._kernels = kernels
-            self._in_bins = d <= kernels.MOST_FEATURES
+            # Kernels count in 32 bits.
+            self._in_bins = d <= kernels.MOST_FEATURES and n * max(16, 2 * d) < 2**31
         self._doubles = self._double(points)
         # Single precision holds rows that are centered and scaled: see `SinglePrecision`.
         sample = self._doubles[:BLOCK_ROWS]
@@ -78,9 +92,13 @@ class DeviceSearch(Search):
 
     def measured(self, X: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
         """Return the k nearest points of every row of X, the nearest first, and their distances."""
-        D = self._double(X)
-        neighbors, distances = self._nearest(self._single(D), D, k)
-        return to_numpy(neighbors), to_numpy(distances)
+        neighbors = np.empty((len(X), k), dtype=np.int64)
+        distances = np.empty((len(X), k))
+        for block in slices(len(X), BLOCK_ROWS):
+            D = self._double(X[block])
+            nearest = self._nearest(self._single(D), D, k)
+            neighbors[block], distances[block] = map(to_numpy, nearest)
+        return neighbors, distances
 
     def lists(self, k: int) -> tuple[Any, Any]:
         """Return the k nearest other points of every point, and their distances, on the device."""
@@ -89,16 +107,16 @@ class DeviceSearch(Search):
         distances = full((n, k), 0.0, self._doubles)
         for block in with_progress(SEARCHING, slices(n, BLOCK_ROWS)):
             rows = arange(block.stop - block.start, self._doubles) + block.start
-            found = self._nearest(self._points[block], self._doubles[block], k + 1)
-            itself = itself_or_last(found[0], rows)
-            neighbors[block], distances[block] = (part[~itself].reshape(-1, k) for part in found)
+            nearest = self._nearest(self._points[block], self._doubles[block], k + 1)
+            others = ~itself_or_last(nearest[0], rows)
+            neighbors[block], distances[block] = (part[others].reshape(-1, k) for part in nearest)
         return neighbors, distances
 
     def _nearest(self, Q: Any, D: Any, k: int) -> tuple[Any, Any]:
         """Return the k nearest points of rows, given in single and in double precision."""
         width = min(k + _SPARE, len(self.points))
         values, candidates, second = self._candidates(Q, width)
-        limits = self._limits(Q, values, candidates, k)
+        limits = self._limits(Q, values, candidates, k, in_tiles=second is None)
         unproved = values[:, -1] <= limits if width < len(self.points) else limits < limits
         if second is not None:
             lost = (second <= limits[:, None]).any(1) & ~unproved
@@ -114,15 +132,18 @@ class DeviceSearch(Search):
 
     def _candidates(self, Q: Any, width: int) -> tuple[Any, Any, Any]:
         """Return values and points of candidates, and the second values of bins if there are."""
-        if not self._in_bins:
+        if not self._in_bins or width > _MOST_IN_BINS:
             return (*self._in_tiles(Q, self._points, self._norms, width), None)
         values, points = self._kernels.least_in_bins(Q, self._points, self._norms)
         least, places = values.topk(width, largest=False, sorted=True)
         return least, points.gather(1, places).long(), values[:, values.shape[1] // 2 :]
 
-    def _limits(self, Q: Any, values: Any, candidates: Any, k: int) -> Any:
+    def _limits(self, Q: Any, values: Any, candidates: Any, k: int, in_tiles: bool) -> Any:
         """Return the values below which a point may be among the k nearest."""
-        error = _ERROR * ((Q * Q).sum(1) + self._norms[candidates[:, :k]].amax(1))
+        share = max(_ERROR, _ERROR_PER_FEATURE * Q.shape[1])
+        if in_tiles and _rounds_factors(Q):
+            share = _ERROR_OF_TENSOR_CORES
+        error = share * ((Q * Q).sum(1) + self._norms[candidates[:, :k]].amax(1))
         return values[:, k - 1] + 2.0 * error
 
     def _nearest_of(self, D: Any, candidates: Any, k: int) -> tuple[Any, Any]:
@@ -141,7 +162,7 @@ class DeviceSearch(Search):
         """Return the least values and their points: of each tile, then of those together."""
         import torch
 
-        found = []
+        parts_of_rows = []
         rows = max(1, _CELLS // min(_TILE_POINTS, len(X)))
         for first in range(0, len(Q), rows):
             q = Q[first : first + rows]
@@ -153,8 +174,8 @@ class DeviceSearch(Search):
                 parts.append((values, points + start))
             values, points = (torch.cat(part, 1) for part in zip(*parts, strict=True))
             values, places = values.topk(width, largest=False, sorted=True)
-            found.append((values, points.gather(1, places)))
-        values, points = (torch.cat(part) for part in zip(*found, strict=True))
+            parts_of_rows.append((values, points.gather(1, places)))
+        values, points = (torch.cat(part) for part in zip(*parts_of_rows, strict=True))
         return values, points
 
     def _double(self, X: FloatArray) -> Any:
@@ -164,6 +185,13 @@ class DeviceSearch(Search):
         scaled = (D - self._center) / self._scale
         singles = scaled.clip(-FARTHEST, FARTHEST).float()
         return self._kernels.padded(singles) if self._in_bins else singles
+
+
+def _rounds_factors(Q: Any) -> bool:
+    """Return whether torch may round the factors of products in single precision."""
+    import torch
+
+    return Q.is_cuda and torch.get_float32_matmul_precision() != "highest"
 
 
 def _search_again(points: FloatArray) -> Search:

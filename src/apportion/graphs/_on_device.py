@@ -7,6 +7,7 @@ soft labels are in memory. The algorithm asks nothing else of a graph while it i
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from itertools import pairwise
 from typing import Any
 
@@ -32,16 +33,13 @@ _LOST, _MOST_KEPT = 1e-18, 1 / 16
 all similarities that may be left for a sparse graph, whose products are then several times faster.
 """
 
-_SPARE_BYTES = 2**33
-"""Memory of the device that is left for soft labels and for work on tiles beside a dense matrix."""
-
 
 class DeviceProducts(Products):
     """Products with W on a device, and the connected components of W."""
 
+    @abstractmethod
     def components(self) -> tuple[int, IntArray]:
         """Return the number of connected components and each row's component, in memory."""
-        raise NotImplementedError
 
 
 class SparseProducts(DeviceProducts):
@@ -49,38 +47,37 @@ class SparseProducts(DeviceProducts):
 
     Parameters
     ----------
-    data, indices, ends : tensors
-        The similarities, their columns, and where each row begins and ends, as in a CSR matrix.
+    data, columns : tensors of shape (n_similarities,)
+        The similarities, row by row, and their columns.
+    lengths : tensor of shape (n_samples,)
+        How many similarities each row has.
     """
 
-    def __init__(self, data: Any, indices: Any, ends: Any) -> None:
+    def __init__(self, data: Any, columns: Any, lengths: Any) -> None:
         import torch
 
-        from apportion._utils.tensors import Segments
+        from apportion._utils.tensors import Segments, ends_of
 
-        n = len(ends) - 1
-        self._lengths = ends.diff()
+        n, self._lengths = len(lengths), lengths
         with warnings.catch_warnings():
             # torch calls products with sparse tensors a beta; the product is all that is used.
             warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
             self._matrix = torch.sparse_csr_tensor(
-                ends.int(), indices.int(), data, (n, n), check_invariants=False
+                ends_of(lengths).int(), columns.int(), data, (n, n), check_invariants=False
             )
-        self.degrees_ = Segments(self._lengths).sum(data)
+        self.degrees_ = Segments(lengths).sum(data)
 
     @classmethod
     def from_scipy(cls, W: Any, device: Any) -> SparseProducts:
         """Return a sparse array on a device."""
-        arrays = W.data, W.indices.astype(np.int64), W.indptr.astype(np.int64)
+        arrays = W.data, W.indices, np.diff(W.indptr).astype(np.int64)
         return cls(*(to_device(array, device) for array in arrays))
 
     def to_scipy(self) -> Any:
         """Return the similarities in memory."""
-        ends = np.append(0, np.cumsum(to_numpy(self._lengths)))
-        n = len(ends) - 1
-        values, columns = self._matrix.values(), self._matrix.col_indices()
-        arrays = to_numpy(values), to_numpy(columns), ends.astype(np.int32)
-        return sparse.csr_array(arrays, shape=(n, n))
+        W = self._matrix
+        arrays = (to_numpy(part) for part in (W.values(), W.col_indices(), W.crow_indices()))
+        return sparse.csr_array(tuple(arrays), shape=tuple(W.shape))
 
     def multiply(self, F: FloatArray) -> FloatArray:
         """Return W F."""
@@ -122,9 +119,9 @@ def _components(n: int, rows: Any, others: Any) -> tuple[int, IntArray]:
 class _AllPairs(DeviceProducts):
     """A dense graph on a device; subclasses hold its rows or compute them."""
 
+    @abstractmethod
     def rows(self, rows: Any) -> Any:
         """Return W[rows]."""
-        raise NotImplementedError
 
     def components(self) -> tuple[int, IntArray]:
         """Return the number of connected components and each row's component, in memory."""
@@ -143,15 +140,9 @@ class _AllPairs(DeviceProducts):
                 near = self.rows(block) > namespace(floors).minimum(floors, floors[block][:, None])
                 fresh = (near.any(0) & (component < 0)).nonzero()[:, 0]
                 component[fresh] = number
-                frontier = fresh if not len(frontier) else _joined(frontier, fresh)
+                frontier = namespace(floors).concatenate([frontier, fresh])
             number += 1
         return number, np.asarray(to_numpy(component), dtype=np.intp)
-
-
-def _joined(first: Any, second: Any) -> Any:
-    import torch
-
-    return torch.concatenate([first, second])
 
 
 class DenseProducts(_AllPairs):
@@ -191,8 +182,9 @@ def gaussian_products(X: FloatArray, gamma: float, device: Any) -> DeviceProduct
     device : torch.device
         The device.
     """
-    free = free_on_device(device)
-    held = free is None or 8 * len(X) ** 2 + _SPARE_BYTES <= free
+    free, n = free_on_device(device), len(X)
+    beside = 40 * min(n, _TILE) ** 2 + 2000 * n  # tiles, and soft labels
+    held = free is None or 8 * n**2 + beside <= free
     scaled = np.sqrt(gamma) * (X.astype(np.float64) - np.median(X, axis=0))
     rows = to_device(scaled, device)
     return without_negligible(DenseProducts(_gaussian(rows)) if held else KernelProducts(rows))
@@ -212,7 +204,7 @@ def without_negligible(pairs: _AllPairs) -> DeviceProducts:
         W = pairs.rows(rows)
         return W, xp.minimum(least, least[rows][:, None]) < W
 
-    sample = arange(some, degrees) * (n // some)
+    sample = arange(some, degrees) * n // some
     kept = float(above(sample)[1].double().mean()) * n * n
     free = free_on_device(degrees.device)
     if kept > min(_MOST_KEPT * n * n, 2**30) or (free is not None and 48 * kept > free):
@@ -223,9 +215,7 @@ def without_negligible(pairs: _AllPairs) -> DeviceProducts:
         data.append(W[large])
         columns.append(large.nonzero()[:, 1].int())
         counts.append(large.sum(1))
-    ends = zeros(n + 1, degrees, dtype=int)
-    ends[1:] = xp.concatenate(counts).cumsum(0)
-    return SparseProducts(xp.concatenate(data), xp.concatenate(columns), ends)
+    return SparseProducts(*map(xp.concatenate, (data, columns, counts)))
 
 
 def _gaussian(X: Any) -> Any:
@@ -255,6 +245,10 @@ def _similarities(A: Any, B: Any) -> Any:
     return squares.clamp_(min=0.0).neg_().exp_()
 
 
+_MOST_IN_KERNELS = 2**30
+"""Features of all rows together that kernels take, which count in 32 bits."""
+
+
 class KernelProducts(_AllPairs):
     """The dense graph `exp(-‖x_i - x_j‖²)`, of which nothing is held: it is computed in products.
 
@@ -270,7 +264,7 @@ class KernelProducts(_AllPairs):
     def __init__(self, X: Any) -> None:
         self._X = X
         self._columns = None
-        if triton_runs(X.device):
+        if triton_runs(X.device) and X.numel() < _MOST_IN_KERNELS:
             from apportion.graphs import _kernel_sums
 
             self._sums = _kernel_sums.kernel_sums
@@ -366,7 +360,7 @@ class AnchorProducts(AnchoredProducts):
             self._anchors.sum(weights * F[:, first : first + some][rows])
             for first in range(0, F.shape[1], some)
         ]
-        return parts[0] if len(parts) == 1 else _side_by_side(parts)
+        return parts[0] if len(parts) == 1 else namespace(F).hstack(parts)
 
     def from_anchors(self, A: FloatArray) -> FloatArray:
         """Return Z A: the weighted mean of A over each row's anchors."""
@@ -393,9 +387,3 @@ class AnchorProducts(AnchoredProducts):
     def _along_time(self, F: FloatArray) -> FloatArray:
         assert self._edges is not None, "only asked for where there are edges in time"
         return self._edges.multiply(F)
-
-
-def _side_by_side(parts: list[Any]) -> Any:
-    import torch
-
-    return torch.hstack(parts)

@@ -97,6 +97,7 @@ class AnchorGraph(AnchoredProducts, Graph):
         "anchor_is_row": Stored(("anchors",), FLAGS, most=1.0),
     }
     prototype_kind: ClassVar[str] = "anchors"
+    instead_of_device: ClassVar[str] = "Use {device:cpu} or fewer rows."
 
     anchors_: FloatArray
     ties_: Any
@@ -157,9 +158,9 @@ class AnchorGraph(AnchoredProducts, Graph):
             other._components = other._on_device = None
         return other
 
-    def device_bytes_per_row(self, n_features: int, n_classes: int) -> float:
-        """Return about how many bytes of a device a row takes."""
-        return 80 * self.n_nearest + super().device_bytes_per_row(n_features, n_classes)
+    def device_bytes(self, n_rows: int, n_features: int, n_classes: int) -> int:
+        """Return about how many bytes of a device so many rows take."""
+        return n_rows * 80 * self.n_nearest + super().device_bytes(n_rows, n_features, n_classes)
 
     def _search_among(self, anchors: FloatArray) -> Search:
         if self._device is None:
@@ -170,7 +171,8 @@ class AnchorGraph(AnchoredProducts, Graph):
 
     def _sent(self) -> AnchorProducts:
         n, s = self.n_samples_, self.ties_.nnz // max(self.n_samples_, 1)
-        refuse_on_device(f"An anchor graph of {n:,} rows", n, 40 * s, self._device)
+        what, instead = f"An anchor graph of {n:,} rows", self.instead_of_device
+        refuse_on_device(what, n, lambda rows: 40 * s * rows, self._device, instead)
         weights, nearest = self.ties_.data.reshape(n, s), self.ties_.indices.reshape(n, s)
         edges = self.time_edges_
         return AnchorProducts(

@@ -62,6 +62,8 @@ class Graph(Products, BaseEstimator, ABC):
 
     device: str = "cpu"
     """Where similarities are computed and multiplied; a parameter of the subclasses."""
+    instead_of_device: ClassVar[str] = "Use {device:cpu}, {graph:anchor} or fewer rows."
+    """What to do about rows that do not fit on a device, as a hint."""
 
     degrees_: FloatArray
     locality: IntArray | None = None
@@ -122,7 +124,10 @@ class Graph(Products, BaseEstimator, ABC):
 
     def candidates(self, X: Any) -> Iterator[Graph]:
         """Yield the fitted graphs to choose from: only this one, unless a parameter is a grid."""
-        yield self.fit(X)
+        graph = self.fit(X)
+        if graph._device is None:  # as a graph of another package, whose `fit` knows no device
+            graph._device = torch_device(graph.device, quiet=True)
+        yield graph
 
     def arranged(self) -> Graph:
         """Return the same sparse graph with its rows in the order of `locality`."""
@@ -177,6 +182,8 @@ class Graph(Products, BaseEstimator, ABC):
     @property
     def affinity_(self) -> Affinity:
         """The similarities W, in memory."""
+        if not hasattr(self, "degrees_"):
+            raise AttributeError(f"This {type(self).__name__} is not fitted to rows.")
         if self._affinity is None:
             self._affinity = (
                 self._fetched() if self._edges is None else _sum(self.untied.affinity_, self._edges)
@@ -185,7 +192,7 @@ class Graph(Products, BaseEstimator, ABC):
 
     def _fetched(self) -> Affinity:
         """Return the similarities, without edges in time, from the device that holds them."""
-        raise AttributeError(f"A {type(self).__name__} holds no similarities of single rows.")
+        raise AttributeError("An anchor graph holds no similarities of single rows.")
 
     def products(self) -> Products:
         """Return what multiplies soft labels where they are worked on.
@@ -209,7 +216,8 @@ class Graph(Products, BaseEstimator, ABC):
         W = self.affinity_
         if sparse.issparse(W):
             return SparseProducts.from_scipy(W, self._device)
-        refuse_on_device(f"A dense graph of {len(W):,} rows", len(W), 8 * len(W), self._device)
+        what, instead = f"A dense graph of {len(W):,} rows", self.instead_of_device
+        refuse_on_device(what, len(W), lambda rows: 8 * rows**2, self._device, instead)
         return DenseProducts(to_device(W, self._device))
 
     @property
@@ -217,9 +225,9 @@ class Graph(Products, BaseEstimator, ABC):
         """The torch device on which soft labels are worked on; None if they are in memory."""
         return self._device
 
-    def device_bytes_per_row(self, n_features: int, n_classes: int) -> float:
-        """Return about how many bytes of a device a row takes, its soft labels included."""
-        return 150.0 * max(n_classes, 2)
+    def device_bytes(self, n_rows: int, n_features: int, n_classes: int) -> int:
+        """Return about how many bytes of a device so many rows take, with their soft labels."""
+        return n_rows * 150 * max(n_classes, 2)
 
     def in_memory(self) -> Graph:
         """Return the same graph with its similarities in memory."""
@@ -240,13 +248,17 @@ class Graph(Products, BaseEstimator, ABC):
             self._untied.leave_device()
 
     def _set_device(self) -> None:
-        """Find the device that was asked for, and forget what was fitted before."""
+        """Forget what was fitted before, and find the device that was asked for."""
+        self._forget()
         self._device = torch_device(self.device)
-        self._affinity = self._on_device = self._components = None
+
+    def _forget(self) -> None:
+        """Forget what was fitted before."""
+        self._affinity = self._on_device = self._device = self._components = None
+        self._edges = self._untied = None
+        self.time_weight = 0.0
 
     def _set_affinity(self, W: Affinity) -> Self:
-        if self._device is None:
-            self._device = torch_device(self.device, quiet=True)
         self._affinity, self._on_device = W, None
         self._components = None
         self.degrees_ = np.asarray(W.sum(axis=1)).ravel()
@@ -264,7 +276,7 @@ class Graph(Products, BaseEstimator, ABC):
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is on a device does not travel: it is sent there again, if there is one.
+        # What is on a device does not travel: the graph is in memory where it is read.
         if self._on_device is not None and not isinstance(self._on_device, AnchoredProducts):
             self._affinity = self.affinity_
         return {**super().__getstate__(), "_on_device": None, "_device": None}

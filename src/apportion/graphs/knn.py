@@ -157,10 +157,10 @@ class KNNGraph(Graph):
             self.locality = order[np.argsort(np.argsort(lists.search.order)[point])]
         return self._set_affinity(W)
 
-    def device_bytes_per_row(self, n_features: int, n_classes: int) -> float:
-        """Return about how many bytes of a device a row takes."""
+    def device_bytes(self, n_rows: int, n_features: int, n_classes: int) -> int:
+        """Return about how many bytes of a device so many rows take."""
         per_row = 20 * n_features + 100 * self.n_neighbors
-        return per_row + super().device_bytes_per_row(n_features, n_classes)
+        return n_rows * per_row + super().device_bytes(n_rows, n_features, n_classes)
 
     def _fetched(self) -> Affinity:
         return self._on_device.to_scipy()
@@ -345,8 +345,7 @@ def _either_on_device(weights: Any, neighbors: Any, names: IntArray) -> SparsePr
     kept[1:] &= ~again
     pairs, weights = pairs[kept], weights[kept]
     rows = pairs.div(n, rounding_mode="floor")
-    ends = torch.nn.functional.pad(rows.bincount(minlength=n).cumsum(0), (1, 0))
-    return SparseProducts(weights, pairs - rows * n, ends)
+    return SparseProducts(weights, pairs - rows * n, rows.bincount(minlength=n))
 
 
 def _either_neighbor(

@@ -41,6 +41,7 @@ class PrecomputedGraph(Graph):
     """
 
     sees_features: ClassVar[bool] = False
+    instead_of_device: ClassVar[str] = "Use {device:cpu} or fewer rows."
 
     def __init__(self, *, device: str = "cpu") -> None:
         self.device = device

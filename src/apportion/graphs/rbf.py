@@ -110,7 +110,7 @@ class RBFGraph(Graph):
 
     def products(self) -> Products:
         """Return what multiplies soft labels where they are worked on."""
-        if self._pairs is None or self._edges is not None:
+        if self._device is None or self._pairs is None or self._edges is not None:
             return super().products()
         return self._pairs.products(self.gamma_)
 
@@ -120,9 +120,28 @@ class RBFGraph(Graph):
         if self._pairs is not None:
             self._pairs.forget()
 
-    def device_bytes_per_row(self, n_features: int, n_classes: int) -> float:
-        """Return about how many bytes of a device a row takes, if similarities are not held."""
-        return 20 * n_features + super().device_bytes_per_row(n_features, n_classes)
+    def device_bytes(self, n_rows: int, n_features: int, n_classes: int) -> int:
+        """Return about how many bytes of a device so many rows take, if nothing else is held."""
+        return n_rows * 20 * n_features + super().device_bytes(n_rows, n_features, n_classes)
+
+    def multiply(self, F: FloatArray) -> FloatArray:
+        """Return W F; a device holds W no longer than before."""
+        held = self._pairs is None or self._pairs.holds(self.gamma_)
+        product = super().multiply(F)
+        if not held:
+            self.leave_device()
+        return product
+
+    def similar_rows(self, rows: IntArray) -> Affinity:
+        """Return W[rows], the similarities of some rows to all rows."""
+        if self._affinity is not None or self._edges is not None:
+            return super().similar_rows(rows)
+        new, fitted = self._X[rows] - self._center, self._X - self._center
+        squared = (new**2).sum(axis=1)[:, None] + (fitted**2).sum(axis=1)
+        squared -= 2.0 * (new @ fitted.T)
+        W = np.exp(-self.gamma_ * np.maximum(squared, 0.0))
+        W[np.arange(len(rows)), rows] = 0.0
+        return W
 
     def _fetched(self) -> Affinity:
         return _Pairs(self._X).similarities(self.gamma_)
@@ -179,6 +198,7 @@ class RBFGraph(Graph):
         self._center = np.median(X, axis=0).astype(np.float64)
 
     def _fit_one(self, X: Any, pairs: _Pairs | _PairsOnDevice, gamma: float) -> Self:
+        self._forget()
         self._set_rows(X, gamma)
         if isinstance(pairs, _Pairs):
             self._device = self._pairs = None
@@ -244,6 +264,10 @@ class _PairsOnDevice:
             self._held = gamma, gaussian_products(self._X, gamma, self.device)
         return self._held[1]
 
+    def holds(self, gamma: float) -> bool:
+        """Return whether the similarities for a γ are held."""
+        return self._held is not None and self._held[0] == gamma
+
     def forget(self) -> None:
         """Drop the similarities that are held."""
         self._held = None
@@ -253,10 +277,10 @@ class _PairsOnDevice:
         from apportion.graphs._device_search import DeviceSearch
 
         k = min(_NEIGHBOR, len(self._X) - 1)
-        distances = (
-            to_numpy(DeviceSearch(self._X, self.device).lists(k)[1]) if k else np.zeros((1, 1))
-        )
-        median = float(np.median(distances[:, -1])) ** 2
+        if not k:
+            return 1.0
+        distances = to_numpy(DeviceSearch(self._X, self.device).lists(k)[1][:, -1])
+        median = float(np.median(distances**2))
         if median > 0:
             return median
         different = np.unique(self._X, axis=0)

@@ -111,7 +111,9 @@ def read_features(task: SupervisedTable, options: FeatureOptions) -> TableFeatur
 
 def chosen_method(method: MethodOptions) -> str:
     """Return the name of the method: as given, or that of the options that were given."""
-    return name_of_method(LP_LLP if method.method is None and method.of_lp_llp else method.method)
+    # Where to work does not say what to do.
+    options = method.of_lp_llp.keys() - {"device"}
+    return name_of_method(LP_LLP if method.method is None and options else method.method)
 
 
 def check_method(method: MethodOptions) -> None:

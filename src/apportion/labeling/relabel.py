@@ -199,6 +199,7 @@ def _moved(
         prior = F.copy()
         prior[some] = _without_excluded(F[some], excluded[some])
     last = solve(graph, matched, settings, prior=prior, start=first, ranks=ranks).F
+    graph.leave_device()
     moved = np.clip(prior + last - first, 0.0, None)
     return np.asarray(matched.with_given(moved / moved.sum(axis=1, keepdims=True)))
 

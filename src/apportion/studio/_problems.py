@@ -61,7 +61,6 @@ PAGE_NAMES = _PageNames(
     shorter_walk="Lower “Alpha”.",
     fewer_steps="Lower “Alpha”, or use “Graph”: anchor, which takes no steps.",
     mean_map="Scale the features alike (“Scale”), or take another “Prior”.",
-    install_gpu="install apportion[gpu]",
 )
 """The names of parameters on the page, if they are not the words for a setting."""
 
