@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from apportion import (
     LPLLP,
@@ -216,3 +217,16 @@ def test_rows_however_far_are_labeled(monkeypatch, graph, many):
         soft = model.predict_proba(new)
     np.testing.assert_allclose(soft.sum(axis=1), 1.0)
     assert (soft >= 0).all()
+
+
+@pytest.mark.parametrize("n_points", [30, 700])
+def test_of_equally_near_points_the_first_are_taken_whatever_the_threads(n_points):
+    """Points of a lattice have many equal distances, more than there are spare candidates."""
+    rng = np.random.default_rng(0)
+    X = np.unique(rng.integers(0, 2 if n_points < 100 else 3, (n_points, 8)), axis=0).astype(float)
+    X = X[rng.permutation(len(X))]
+    squares = ((X[:, None] - X) ** 2).sum(axis=2)
+    truth = np.argsort(squares, axis=1, kind="stable")[:, :6]
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            np.testing.assert_array_equal(PairSearch(X).nearest(X, 6), truth)

@@ -40,6 +40,10 @@ _RECALL_LOSS = 0.002
 _SAMPLE = 512
 """The number of points on which the recall is measured."""
 
+_SPARE, _DOUBT = 4, 1e-13
+"""Candidates beside the k nearest, and the share of ‖x‖² + ‖y‖² that is rounding in a squared
+distance of double precision."""
+
 _COARSE = 1e-4
 """Squared distances below this share of ‖x‖² are computed in double precision."""
 
@@ -140,11 +144,34 @@ class PairSearch(Search):
         super().__init__(points)
         # Distances are differences of squares and x·y, so that an offset would only cost digits.
         self._center = np.median(points[:BLOCK_ROWS], axis=0).astype(np.float64)
-        self._pairs = NearestNeighbors(algorithm="brute").fit(points - self._center)
+        centered = points - self._center
+        self._pairs = NearestNeighbors(algorithm="brute").fit(centered)
+        self._largest = float(np.einsum("id,id->i", centered, centered).max())
 
+    # Which of several equally near points scikit-learn takes depends on the number of threads.
+    # Therefore a few more candidates are asked for and ordered by distances from differences, of
+    # equally near points the first. Where even the last candidate may be as near as the k-th, all
+    # points are compared in this way.
     def nearest(self, X: FloatArray, k: int) -> IntArray:
-        """Return the k nearest points of every row of X, the nearest first."""
-        return np.asarray(self._pairs.kneighbors(X - self._center, k, return_distance=False))
+        """Return the k nearest points of every row of X, of equally near ones the first."""
+        n, rows = len(self.points), X - self._center
+        width = min(k + _SPARE, n)
+        candidates = np.sort(self._pairs.kneighbors(rows, width, return_distance=False), axis=1)
+        neighbors, distances = self._in_order(X, candidates)
+        if width < n:
+            doubt = _DOUBT * (np.einsum("id,id->i", rows, rows) + self._largest)
+            unsure = np.flatnonzero(distances[:, -1] ** 2 <= distances[:, k - 1] ** 2 + doubt)
+            for block in slices(len(unsure), max(1, _BLOCK_CELLS // n)):
+                some = unsure[block]
+                every = np.broadcast_to(np.arange(n), (len(some), n))
+                neighbors[some, :k] = self._in_order(X[some], every)[0][:, :k]
+        return neighbors[:, :k]
+
+    def _in_order(self, X: FloatArray, candidates: IntArray) -> tuple[IntArray, FloatArray]:
+        """Return candidates, which are sorted, the nearest first, and their distances."""
+        distances = distances_to(X, self.points, candidates)
+        order = np.argsort(distances, axis=1, kind="stable")
+        return np.take_along_axis(candidates, order, 1), np.take_along_axis(distances, order, 1)
 
 
 class FlatSearch(Search):
