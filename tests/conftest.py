@@ -5,6 +5,9 @@ import sys
 
 # Tests run side by side, on small matrices: more BLAS threads than cores would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Workers of pytest-xdist share the cores. Tests that are about threads ask for some of their own.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -122,7 +122,7 @@ PROBLEMS = 50
 def test_labels_are_those_of_the_processor(on_torch, seed):
     problem = draw_device_problem(seed)
     cpu, gpu = problem.fit("cpu"), problem.fit("cuda")
-    assert gpu.graph_.on is not None, "the graph is on the device"
+    assert gpu.graph_.device_ is not None, "the graph is on the device"
     assert cpu.solution_.unique == gpu.solution_.unique
     if cpu.solution_.unique is not False:
         np.testing.assert_array_equal(gpu.transduction_, cpu.transduction_, problem.words)
@@ -311,7 +311,7 @@ def test_a_fitted_model_travels_without_the_device(on_torch, graph):
     model = LPLLP(graph, device="cuda", time_weight=1.0)
     model.fit(X, bags=["a", "b"] * 30, proportions=totals, **times)
     again = pickle.loads(pickle.dumps(model))
-    assert again.graph_.on is None
+    assert again.graph_.device_ is None
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     F = np.eye(2)[model.transduction_]
     np.testing.assert_allclose(again.graph_.smoothness(F), model.graph_.smoothness(F))
@@ -463,7 +463,7 @@ def test_a_gpu_that_is_too_small_leaves_the_work_to_the_processor_if_that_may_ch
     with pytest.warns(DeviceWarning, match=r"1.0 KiB|0.0 MiB are free.* The processor is used"):
         ours = LPLLP("knn", device="auto").fit(X, **known)
     np.testing.assert_array_equal(ours.transduction_, theirs.transduction_)
-    assert ours.graph_.on is None
+    assert ours.graph_.device_ is None
     with pytest.raises(MemoryError, match="Use device='cpu', graph='anchor' or fewer rows"):
         LPLLP("knn", device="cuda").fit(X, **known)
 

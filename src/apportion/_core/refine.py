@@ -77,7 +77,7 @@ def refine(graph: Graph, decode: Quotas, F: FloatArray, labels: Decoding) -> Dec
     Rows that were tied stay tied: their label began with a tie-break.
     """
     counts = decode.counts(F)
-    device = graph.on if decode.device is not None else None
+    device = graph.device_ if decode.device is not None else None
     evaluator = GraphLabels(
         graph if device is None else graph.products(), decode, to_device(F, device), counts
     )

@@ -79,7 +79,7 @@ def solve(
     settles = settings.stop == "settled"
     ambiguous = (compared or settles) and may_be_ambiguous(graph, bags)
     early = settles and not ambiguous
-    decode = Quotas(bags, ranks, graph.on) if early else None
+    decode = Quotas(bags, ranks, graph.device_) if early else None
 
     probed = compared and ambiguous
     n_probes = settings.n_probes if probed else 0

@@ -300,7 +300,7 @@ def _smoothest_end(
     if len(ends) > most:
         agreement = [-float(np.vdot(end.F, graph.neighbor_mean(end.F))) for end in ends]
         ends = [ends[k] for k in sorted(np.argsort(agreement, kind="stable")[:most])]
-    decode = Quotas(bags, ranks, graph.on)
+    decode = Quotas(bags, ranks, graph.device_)
     labels = [decode(end.F).labels for end in ends]
     smoothness = [graph.label_smoothness(codes, bags.n_classes) for codes in labels]
     best = ends[smoothest(smoothness)[0]]

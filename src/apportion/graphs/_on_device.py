@@ -183,7 +183,7 @@ def gaussian_products(X: FloatArray, gamma: float, device: Any) -> DeviceProduct
         The device.
     """
     free, n = free_on_device(device), len(X)
-    beside = 40 * min(n, _TILE) ** 2 + 2000 * n  # tiles, and soft labels
+    beside = 64 * min(n, _TILE) ** 2 + 2000 * n  # tiles, and soft labels
     held = free is None or 8 * n**2 + beside <= free
     scaled = np.sqrt(gamma) * (X.astype(np.float64) - np.median(X, axis=0))
     rows = to_device(scaled, device)

@@ -221,7 +221,7 @@ class Graph(Products, BaseEstimator, ABC):
         return DenseProducts(to_device(W, self._device))
 
     @property
-    def on(self) -> Any:
+    def device_(self) -> Any:
         """The torch device on which soft labels are worked on; None if they are in memory."""
         return self._device
 
