@@ -140,9 +140,10 @@ class DeviceSearch(Search):
 
     def _limits(self, Q: Any, values: Any, candidates: Any, k: int, in_tiles: bool) -> Any:
         """Return the values below which a point may be among the k nearest."""
-        share = max(_ERROR, _ERROR_PER_FEATURE * Q.shape[1])
-        if in_tiles and _rounds_factors(Q):
-            share = _ERROR_OF_TENSOR_CORES
+        share = _ERROR
+        if in_tiles:  # products of torch, of any number of features
+            rounded = _ERROR_OF_TENSOR_CORES if _rounds_factors(Q) else 0.0
+            share = max(_ERROR, _ERROR_PER_FEATURE * Q.shape[1], rounded)
         error = share * ((Q * Q).sum(1) + self._norms[candidates[:, :k]].amax(1))
         return values[:, k - 1] + 2.0 * error
 
