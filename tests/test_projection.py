@@ -293,3 +293,10 @@ def test_bounds_cost_no_evaluation_for_a_common_shift(monkeypatch):
         F = F + 0.01 * rng.normal(size=F.shape)
         project(F)
     assert len(evaluations) <= 20 + 1.2 * len(steps)
+
+
+def test_a_residual_that_is_not_a_number_is_not_taken_for_none():
+    bags = match_bags(4, bags=["a", "a", "b", "b"], proportions={"a": 0.5, "b": 1.0})
+    project = MassProjection(bags, np.ones(4))
+    assert project.residual(project(np.full((4, 1), 0.5))) < 1e-12
+    assert np.isnan(project.residual(np.full((4, 1), np.nan)))

@@ -117,7 +117,8 @@ class MassProjection:
         ]
         if not self.one_column:
             breaches.append(xp.abs(columns.sum(axis=1) - 1.0))
-        return max(0.0, *(float(xp.max(breach)) for breach in breaches if len(breach)))
+        # NumPy's maximum, because Python's would lose a NaN.
+        return float(np.max([0.0, *(float(xp.max(breach)) for breach in breaches if len(breach))]))
 
     def _nearest(
         self, block: tuple[GroupBlock, FloatArray], columns: FloatArray, projected: FloatArray
