@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import add
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from scipy import linalg, sparse
@@ -231,7 +231,7 @@ class _DensePropagator(Propagator):
 class _ChebyshevPropagator(Propagator, ABC):
     """P = A⁻¹ by Chebyshev iteration on `A = I + τ M⁻¹(D - W)`, in parts of the rows."""
 
-    _parts: Sequence[Any]
+    _parts: Sequence[RowPart]
 
     def __init__(self, graph: Products, weights: FloatArray, tau: float, tol: float) -> None:
         self.weights = weights
@@ -304,7 +304,7 @@ class _ChebyshevPropagator(Propagator, ABC):
             following: FloatArray,
             keep: float,
             forward: float,
-            part: Any,
+            part: RowPart,
         ) -> None:
             rows = part.rows
             value[rows] += move[rows]
@@ -330,14 +330,14 @@ class _ChebyshevPropagator(Propagator, ABC):
         return None
 
     def _subtract_product(
-        self, part: Any, F: FloatArray, shared: FloatArray | None, rest: FloatArray
+        self, part: RowPart, F: FloatArray, shared: FloatArray | None, rest: FloatArray
     ) -> None:
         """Subtract A F from the residual, in one part of the rows."""
         rest[part.rows] -= self._diagonal[part.rows] * F[part.rows]
         rest[part.rows] += self._scaled_product(part, F)
 
     @abstractmethod
-    def _scaled_product(self, part: Any, F: FloatArray) -> FloatArray:
+    def _scaled_product(self, part: RowPart, F: FloatArray) -> FloatArray:
         """Return τ M⁻¹ W F in one part of the rows."""
 
     def _length(self, F: FloatArray) -> float:
@@ -364,22 +364,16 @@ class _SparsePropagator(_ChebyshevPropagator):
         return part.matrix @ F
 
 
-class _AllRows(NamedTuple):
-    """All rows as one part."""
-
-    rows: slice = slice(None)
-
-
 class _ProductPropagator(_ChebyshevPropagator):
     """The same for any products with W, all rows at once: the way of a device."""
 
     def __init__(self, graph: Products, weights: FloatArray, tau: float, tol: float) -> None:
         super().__init__(graph, weights, tau, tol)
-        self._multiply, self._scale = graph.multiply, (tau / weights)[:, None]
-        self._parts = [_AllRows()]
+        self._scale = (tau / weights)[:, None]
+        self._parts = [RowPart(slice(None), graph)]
 
-    def _scaled_product(self, part: _AllRows, F: FloatArray) -> FloatArray:
-        return self._scale * self._multiply(F)
+    def _scaled_product(self, part: RowPart, F: FloatArray) -> FloatArray:
+        return self._scale * part.matrix.multiply(F)
 
 
 class _AnchorsInTime(_SparsePropagator):
@@ -401,7 +395,7 @@ class _AnchorsInTime(_SparsePropagator):
         return self._graph.prototype_labels(F)
 
     def _subtract_product(
-        self, part: Any, F: FloatArray, shared: FloatArray | None, rest: FloatArray
+        self, part: RowPart, F: FloatArray, shared: FloatArray | None, rest: FloatArray
     ) -> None:
         super()._subtract_product(part, F, shared, rest)
         through_anchors = some_rows(self._graph.ties_, part.rows) @ shared

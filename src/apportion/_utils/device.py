@@ -16,6 +16,9 @@ from apportion.exceptions import Advice, DeviceWarning, users_level
 DEVICES = one_of("cpu", "cuda", "auto")
 """The values of the parameter `device`."""
 
+INSTEAD_OF_DEVICE = "Use {device:cpu}, {graph:anchor} or fewer rows."
+"""What to do about rows that do not fit on a device, as a hint."""
+
 
 def torch_device(device: str, *, quiet: bool = False) -> Any:
     """Return the torch device to work on; None for the processor, which needs no torch.

@@ -18,6 +18,9 @@ from apportion._utils.typing import FloatArray, IntArray, UIntArray
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2**64 divided by the golden ratio: the increment of SplitMix64."""
 
+_ROUNDS, _LAST_SHIFT = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)), 31
+"""The shifts and factors of its mixing function, and the shift at the end."""
+
 
 def scramble(words: Any) -> Any:
     """Return the output of SplitMix64 for the words, a bijection of 64-bit words.
@@ -29,18 +32,21 @@ def scramble(words: Any) -> Any:
         return _scrambled_tensor(words)
     with np.errstate(over="ignore"):
         words = words + _GOLDEN
-        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return words ^ (words >> np.uint64(31))
+        for shift, factor in _ROUNDS:
+            words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
+        return words ^ (words >> np.uint64(_LAST_SHIFT))
 
 
 def _scrambled_tensor(words: Any) -> Any:
     """Return the same bits for signed words: products wrap around, shifts drop the sign."""
+
+    def mixed(words: Any, shift: int) -> Any:
+        return words ^ ((words >> shift) & ((1 << (64 - shift)) - 1))
+
     words = words + int(_GOLDEN.astype(np.int64))
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-        mask = (1 << (64 - shift)) - 1
-        words = (words ^ ((words >> shift) & mask)) * int(np.uint64(factor).astype(np.int64))
-    return words
+    for shift, factor in _ROUNDS:
+        words = mixed(words, shift) * int(np.uint64(factor).astype(np.int64))
+    return mixed(words, _LAST_SHIFT)
 
 
 def row_hashes(X: FloatArray) -> UIntArray:

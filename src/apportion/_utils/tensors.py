@@ -5,9 +5,6 @@ in memory and on rows on a device. A library for the array API standard would do
 turns every Python number into a tensor, which is a copy to the device each time.
 """
 
-# Functions of torch have no types here: see `arrays`.
-# mypy: disable-error-code=no-untyped-def
-
 from __future__ import annotations
 
 from numbers import Number

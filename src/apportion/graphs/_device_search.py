@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 
 from apportion._utils.arrays import arange, full, to_device, to_numpy
-from apportion._utils.device import refuse_on_device, torch_device, triton_runs
+from apportion._utils.device import (
+    INSTEAD_OF_DEVICE,
+    refuse_on_device,
+    torch_device,
+    triton_runs,
+)
 from apportion._utils.progress import with_progress
 from apportion._utils.threads import slices
 from apportion._utils.typing import FloatArray, IntArray
@@ -62,7 +67,7 @@ class DeviceSearch(Search):
                 + _BYTES_PER_SEARCHED_ROW * min(rows, BLOCK_ROWS)
             ),
             device,
-            "Use {device:cpu}, {graph:anchor} or fewer rows.",
+            INSTEAD_OF_DEVICE,
         )
         self.how = f"exact, among all pairs, on {device.type}"
         self._in_bins = False

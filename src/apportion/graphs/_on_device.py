@@ -130,9 +130,7 @@ class _AllPairs(DeviceProducts):
         component = full(n, -1, floors)
         number, some = 0, max(1, _CELLS // n)
         while (component < 0).any():
-            reached = zeros(n, floors, dtype=bool)
-            reached[(component < 0).nonzero()[0]] = True
-            frontier = reached.nonzero()[:, 0]
+            frontier = (component < 0).nonzero()[:1, 0]
             component[frontier] = number
             # A block of rows usually reaches all others: the search ends as soon as none is left.
             while len(frontier) and (component < 0).any():

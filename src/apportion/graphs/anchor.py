@@ -17,10 +17,9 @@ from scipy.sparse.csgraph import connected_components
 
 from apportion._io.archive import FLAGS, Stored
 from apportion._utils.arrays import to_device
-from apportion._utils.device import DEVICES, refuse_on_device, torch_device
+from apportion._utils.device import refuse_on_device
 from apportion._utils.hashing import hash_sample, row_hashes, scramble
 from apportion._utils.memory import refuse_if_too_large
-from apportion._utils.parameters import check_parameters
 from apportion._utils.progress import report_progress, with_progress
 from apportion._utils.sequences import Sequences
 from apportion._utils.threads import BLOCK_ROWS, in_threads, slices
@@ -247,8 +246,7 @@ class AnchorGraph(AnchoredProducts, Graph):
         """Return a graph for new rows only; `affinities` is that of the stored graph."""
         graph = cls(**parameters)
         graph.check_parameters()
-        # A model that was fitted on a GPU is also used where there is none.
-        graph._device = None if graph.device == "cpu" else torch_device("auto")
+        graph._restore_device()
         graph.anchors_ = state["anchors"]
         graph._search = graph._search_among(graph.anchors_)
         graph._usual_scales = state["usual_scales"]
@@ -310,7 +308,6 @@ class AnchorGraph(AnchoredProducts, Graph):
 
     def check_parameters(self) -> None:
         """Raise a ValueError for parameters that cannot be used."""
-        check_parameters(self, {"device": DEVICES})
         for name, words in (("n_nearest", ()), ("n_anchors", ("auto",))):
             value = getattr(self, name)
             whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1

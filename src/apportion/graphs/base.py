@@ -14,8 +14,14 @@ from sklearn.base import BaseEstimator
 
 from apportion._io.archive import Stored
 from apportion._utils.arrays import to_device, to_numpy
-from apportion._utils.device import refuse_on_device, torch_device
+from apportion._utils.device import (
+    DEVICES,
+    INSTEAD_OF_DEVICE,
+    refuse_on_device,
+    torch_device,
+)
 from apportion._utils.hashing import scramble
+from apportion._utils.parameters import check_parameters
 from apportion._utils.sequences import Sequences
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.graphs._on_device import (
@@ -62,7 +68,7 @@ class Graph(Products, BaseEstimator, ABC):
 
     device: str = "cpu"
     """Where similarities are computed and multiplied; a parameter of the subclasses."""
-    instead_of_device: ClassVar[str] = "Use {device:cpu}, {graph:anchor} or fewer rows."
+    instead_of_device: ClassVar[str] = INSTEAD_OF_DEVICE
     """What to do about rows that do not fit on a device, as a hint."""
 
     degrees_: FloatArray
@@ -249,8 +255,14 @@ class Graph(Products, BaseEstimator, ABC):
 
     def _set_device(self) -> None:
         """Forget what was fitted before, and find the device that was asked for."""
+        check_parameters(self, {"device": DEVICES})
         self._forget()
         self._device = torch_device(self.device)
+
+    def _restore_device(self) -> None:
+        """Find a device for a graph that was fitted on one; it is also used where there is none."""
+        check_parameters(self, {"device": DEVICES})
+        self._device = None if self.device == "cpu" else torch_device("auto")
 
     def _forget(self) -> None:
         """Forget what was fitted before."""

@@ -10,7 +10,6 @@ from scipy import sparse
 
 from apportion._io.archive import LEAST_POSITIVE, PLACES, Stored
 from apportion._utils.arrays import beside, full, is_tensor, namespace, to_device, to_numpy
-from apportion._utils.device import DEVICES, torch_device
 from apportion._utils.hashing import order_of, row_hashes
 from apportion._utils.parameters import Allowed, check_parameters, integer, real
 from apportion._utils.progress import report_progress
@@ -30,7 +29,6 @@ _MOST_COPIES = 5
 _ALLOWED: Mapping[str, Allowed] = {
     "n_neighbors": integer(1),
     "recall": real(low=0, high=1, ends="(]"),
-    "device": DEVICES,
 }
 
 
@@ -112,6 +110,7 @@ class KNNGraph(Graph):
             The fitted graph.
         """
         check_parameters(self, _ALLOWED)
+        self._set_device()
         self.locality = None
         n = len(X)
         # In the order of the feature hashes, equal rows are next to each other, and the choice
@@ -120,7 +119,6 @@ class KNNGraph(Graph):
         rows = X[order]
         first = np.append(True, np.any(rows[1:] != rows[:-1], axis=1))
         point = np.cumsum(first) - 1
-        self._set_device()
         asked = self.n_neighbors, self.recall, self._device
         points = rows if first.all() else rows[first]
         lists = _NeighborLists(points, np.bincount(point), *asked)
@@ -219,8 +217,7 @@ class KNNGraph(Graph):
         if not multiplicity.all():
             raise ValueError("some points stand for no row")
         graph._copies = _one_per_row(point, n_points)
-        # A model that was fitted on a GPU is also used where there is none.
-        graph._device = None if graph.device == "cpu" else torch_device("auto")
+        graph._restore_device()
         asked = graph.n_neighbors, graph.recall, graph._device
         graph._lists = _Points(points, multiplicity, *asked)
         graph.recall_, graph.search_ = graph._lists.search.recall, graph._lists.search.how
@@ -278,14 +275,10 @@ class _NeighborLists(_Points):
     ) -> None:
         super().__init__(points, multiplicity, n_neighbors, recall, device)
         self.neighbors, self.distances = self.search.lists(min(n_neighbors, len(points) - 1))
-        copied = len(multiplicity) < self._n_rows
-        self.kept = (
-            beside(
-                self.needed(to_numpy(self.neighbors), (multiplicity - 1)[:, None]), self.distances
-            )
-            if copied
-            else full(tuple(self.neighbors.shape), True, self.distances)
-        )
+        self.kept = full(tuple(self.neighbors.shape), True, self.distances)
+        if len(multiplicity) < self._n_rows:
+            needed = self.needed(to_numpy(self.neighbors), (multiplicity - 1)[:, None])
+            self.kept = beside(needed, self.distances)
 
     @property
     def n_edges(self) -> int:

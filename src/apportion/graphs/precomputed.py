@@ -7,8 +7,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy import sparse
 
-from apportion._utils.device import DEVICES
-from apportion._utils.parameters import check_parameters
 from apportion._utils.typing import BoolArray
 from apportion.exceptions import compared
 from apportion.graphs._products import Affinity
@@ -59,7 +57,6 @@ class PrecomputedGraph(Graph):
         PrecomputedGraph
             The fitted graph.
         """
-        check_parameters(self, {"device": DEVICES})
         self._set_device()
         W = _checked(X)
         require_symmetric(W, "Precomputed similarities", 1e-8)

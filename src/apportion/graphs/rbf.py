@@ -10,10 +10,9 @@ import numpy as np
 
 from apportion._io.archive import LEAST_POSITIVE, Stored
 from apportion._utils.arrays import to_numpy
-from apportion._utils.device import DEVICES, torch_device
 from apportion._utils.hashing import row_hashes
 from apportion._utils.memory import refuse_if_too_large
-from apportion._utils.parameters import check_parameters, parameter_error
+from apportion._utils.parameters import parameter_error
 from apportion._utils.threads import in_threads, slices
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.exceptions import counted
@@ -104,9 +103,8 @@ class RBFGraph(Graph):
             yield RBFGraph(self.gamma, device=self.device)._fit_one(X, pairs, float(gamma))
 
     def _pairs_of(self, X: Any) -> _Pairs | _PairsOnDevice:
-        check_parameters(self, {"device": DEVICES})
-        device = torch_device(self.device)
-        return _Pairs(X) if device is None else _PairsOnDevice(X, device)
+        self._set_device()
+        return _Pairs(X) if self._device is None else _PairsOnDevice(X, self._device)
 
     def products(self) -> Products:
         """Return what multiplies soft labels where they are worked on."""
@@ -136,10 +134,7 @@ class RBFGraph(Graph):
         """Return W[rows], the similarities of some rows to all rows."""
         if self._affinity is not None or self._edges is not None:
             return super().similar_rows(rows)
-        new, fitted = self._X[rows] - self._center, self._X - self._center
-        squared = (new**2).sum(axis=1)[:, None] + (fitted**2).sum(axis=1)
-        squared -= 2.0 * (new @ fitted.T)
-        W = np.exp(-self.gamma_ * np.maximum(squared, 0.0))
+        W = np.exp(-self.gamma_ * np.maximum(self._squares_to(self._X[rows]), 0.0))
         W[np.arange(len(rows)), rows] = 0.0
         return W
 
@@ -169,12 +164,17 @@ class RBFGraph(Graph):
             2 * 8 * len(X) * len(self._X),
             "fewer new rows at a time",
         )
-        new, fitted = X - self._center, self._X - self._center
-        exponents = (new**2).sum(axis=1)[:, None] + (fitted**2).sum(axis=1)
-        exponents -= 2.0 * (new @ fitted.T)
+        exponents = self._squares_to(X)
         exponents *= self.gamma_
         nearest = exponents.min(axis=1, keepdims=True)
         return np.exp(nearest - exponents), nearest[:, 0] > FAR
+
+    def _squares_to(self, X: FloatArray) -> FloatArray:
+        """Return ‖x - x_j‖² for rows x and all fitted rows; rounding may take it below 0."""
+        new, fitted = X - self._center, self._X - self._center
+        squares = (new**2).sum(axis=1)[:, None] + (fitted**2).sum(axis=1)
+        squares -= 2.0 * (new @ fitted.T)
+        return np.asarray(squares)
 
     def state(self) -> dict[str, AnyArray]:
         """Return the rows and γ."""
@@ -201,11 +201,10 @@ class RBFGraph(Graph):
         self._forget()
         self._set_rows(X, gamma)
         if isinstance(pairs, _Pairs):
-            self._device = self._pairs = None
+            self._pairs = None
             return self._set_affinity(pairs.similarities(gamma))
         self._device, self._pairs = pairs.device, pairs
-        self._set_products(self.products())
-        self._on_device = None  # `pairs` holds the similarities of one γ at a time
+        self.degrees_ = to_numpy(self.products().degrees_)
         return self
 
     def _grid(self, pairs: _Pairs | _PairsOnDevice) -> FloatArray:
@@ -251,7 +250,7 @@ class _Pairs:
 
 
 class _PairsOnDevice:
-    """All pairs of rows on a device, which has room for the similarities of one γ at a time."""
+    """All pairs of rows on a device, which holds the similarities of one γ at a time."""
 
     def __init__(self, X: FloatArray, device: Any) -> None:
         self._X, self.device = X, device
