@@ -5,6 +5,13 @@ import re
 
 import pytest
 
+from apportion._utils.options import (
+    AnswerOptions,
+    FeatureOptions,
+    KnownOptions,
+    MethodOptions,
+    options_of,
+)
 from apportion.datasets import make_smart_home
 from apportion.report._glossary import Explanations, glossary
 from command_line import cells_of, day_files, done, write
@@ -107,3 +114,9 @@ def test_missing_cells_are_told_by_column_and_mark_few_rows(folder):
     assert marked == [home.windows["window"][5]]
     assert re.search(r"missing cells: heart 8\d%, acc_mean 4\d%, .*light 4\d%, ", result.stderr)
     assert "4 columns below 5%; filled" in result.stderr
+
+
+@pytest.mark.parametrize("group", [KnownOptions, FeatureOptions, MethodOptions, AnswerOptions])
+def test_no_help_has_brackets_which_the_terminal_would_swallow(group):
+    helps = {item.name: str(item.facts.help) for item in options_of(group)}
+    assert {name: text for name, text in helps.items() if "[" in text} == {}

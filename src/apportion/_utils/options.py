@@ -347,7 +347,7 @@ class MethodOptions:
     max_iter: int = _lp_llp(2000, "The most iterations of a run.", low=1)
     tol: float = _lp_llp(1e-8, "How exact soft labels are; larger is faster.", low=0.0)
     device: Literal["cpu", "cuda", "auto"] = _lp_llp(
-        "cpu", "Where to work: cuda is a GPU (install apportion[gpu]), auto a GPU if there is one."
+        "cpu", "Where to work: cuda is a GPU, through the extra gpu; auto is a GPU if there is one."
     )
 
     @property
