@@ -81,7 +81,7 @@ def opened(browser, path, *, width=1280, height=900, **options) -> Iterator[Open
         context.close()
 
 
-def until(page, expression, patience=5.0) -> None:
+def until(page, expression, patience=30.0) -> None:
     """Wait until an expression is true; the page's policy forbids Playwright's own way."""
     end = time.monotonic() + patience
     while not page.evaluate(expression):

@@ -165,6 +165,7 @@ class _Api:
         self._studio = studio
 
     async def state(self, request: Request) -> Response:
+        self._studio.seen(_tab(request))
         return await self._state(request)
 
     async def put_file(self, request: Request) -> Response:
@@ -205,7 +206,7 @@ class _Api:
 
     async def leave(self, request: Request) -> Response:
         """Note that a tab was closed."""
-        self._studio.leave(request.headers.get("x-tab", ""))
+        self._studio.leave(_tab(request))
         return JSONResponse({})
 
     async def days(self, request: Request) -> Response:
@@ -251,7 +252,7 @@ class _Api:
         return Response(content, media_type=_KINDS[Path(name).suffix], headers=headers)
 
     async def _state(self, request: Request) -> Response:
-        state = await in_thread(self._studio.state, request.headers.get("x-tab", ""))
+        state = await in_thread(self._studio.state, _tab(request))
         return JSONResponse(state)
 
 
@@ -339,6 +340,10 @@ def _role(request: Request) -> str:
 
 def _revision(request: Request) -> str | None:
     return request.headers.get("x-revision")
+
+
+def _tab(request: Request) -> str:
+    return request.headers.get("x-tab", "")
 
 
 def _whole(text: str) -> int:

@@ -65,6 +65,8 @@ COMMAND = f"apportion label --settings {SETTINGS} --output {LABELS}"
 
 _TAB_SECONDS = 20.0
 """A tab that has asked for nothing for so long is closed; open ones ask every 3 seconds."""
+_LATE_SECONDS = 2.0
+"""What a tab sent before it was closed may come in later; one that is loaded again asks again."""
 
 _BUSY = "Labels are being found. Wait until they are, or cancel."
 
@@ -97,6 +99,7 @@ class Studio:
         self._labels_key = ""
         self._questions = _Asked((), [])
         self._tabs: dict[str, float] = {}
+        self._left: dict[str, float] = {}
         self._options = options_json()
 
     # What the page shows
@@ -288,10 +291,21 @@ class Studio:
             if self._job is not None:
                 self._job.cancel()
 
+    def seen(self, tab: str) -> None:
+        """Note that a tab shows the page.
+
+        This is for the moment when its request comes in: until the answer, it may be closed.
+        """
+        now = time.monotonic()
+        self._left = {name: at for name, at in self._left.items() if now - at < _LATE_SECONDS}
+        self._tabs = {name: at for name, at in self._tabs.items() if now - at < _TAB_SECONDS}
+        if tab and tab[:64] not in self._left:
+            self._tabs[tab[:64]] = now
+
     def leave(self, tab: str) -> None:
         """Note that a tab was closed, so that others are not told of it."""
-        with self._lock:
-            self._tabs.pop(tab[:64], None)
+        self._left[tab[:64]] = time.monotonic()
+        self._tabs.pop(tab[:64], None)
 
     def close(self) -> None:
         """Stop the job, let a write that has begun end, and give the folder back."""
@@ -448,12 +462,9 @@ class Studio:
             return file.read()
 
     def _other_tabs(self, tab: str) -> int:
-        """Return how many other tabs show this page, and note that this one does."""
-        now = time.monotonic()
-        if tab:
-            self._tabs[tab[:64]] = now
-        self._tabs = {name: at for name, at in self._tabs.items() if now - at < _TAB_SECONDS}
-        return len(self._tabs) - bool(tab)
+        """Return how many other tabs show this page."""
+        now, tabs = time.monotonic(), self._tabs.copy()  # requests come in meanwhile
+        return sum(now - at < _TAB_SECONDS for name, at in tabs.items() if name != tab[:64])
 
 
 def _now() -> str:
