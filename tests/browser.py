@@ -43,23 +43,35 @@ def started_browser() -> Iterator[object]:
 
 
 class Opened:
-    """A page opened from a file or an address, with its requests, errors and warnings."""
+    """A tab with a page from a file or an address, with its requests, errors and warnings."""
 
-    def __init__(self, context, path: Path | str) -> None:
+    def __init__(self, page, path: Path | str) -> None:
         web = str(path).startswith("http:")
         self.url = str(path) if web else Path(path).resolve().as_uri()
         self.requests: list[str] = []
         self.complaints: list[str] = []
-        self.page = context.new_page()
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", self._listen)
-        self.page.goto(self.url)
-        self.page.wait_for_selector("html[data-ready]", state="attached")
+        self.page = page
+        self._listeners = {
+            "request": lambda request: self.requests.append(request.url),
+            "pageerror": lambda error: self.complaints.append(str(error)),
+            "console": self._listen,
+        }
+        for event, listener in self._listeners.items():
+            page.on(event, listener)
+        page.goto(self.url)
+        page.wait_for_selector("html[data-ready]", state="attached")
 
     def _listen(self, message) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
+
+    def leave(self) -> None:
+        """Leave the tab as if it were new."""
+        self.page.goto("about:blank")
+        self.page.emulate_media(media="null")
+        self.page.mouse.move(0, 0)
+        for event, listener in self._listeners.items():
+            self.page.remove_listener(event, listener)
 
     @property
     def foreign(self) -> list[str]:
@@ -68,17 +80,48 @@ class Opened:
         return [url for url in self.requests if not url.startswith(inside)]
 
 
+class Tabs:
+    """Tabs for reports, each used again by the next test that needs no options of its own.
+
+    A browser keeps the compiled scripts of an address that a tab shows again, and those of a report
+    take a second. Every tab therefore shows copies, under one name.
+    """
+
+    def __init__(self, browser, folder: Path) -> None:
+        self.browser = browser
+        self._folder = folder
+        self._idle: list[tuple[object, Path]] = []
+        self._number = 0
+
+    @contextmanager
+    def opened(self, path, *, width=1280, height=900, **options) -> Iterator[Opened]:
+        """Open a report, and check at the end that it had no errors and no outside requests."""
+        size = {"width": width, "height": height}
+        if options:
+            context = self.browser.new_context(viewport=size, **options)
+            try:
+                with _checked(Opened(context.new_page(), path)) as found:
+                    yield found
+            finally:
+                context.close()
+            return
+        page, name = self._idle.pop() if self._idle else self._new()
+        page.set_viewport_size(size)
+        with _checked(Opened(page, shutil.copy(path, name))) as found:
+            yield found
+        found.leave()
+        self._idle.append((page, name))  # not after a test that failed
+
+    def _new(self) -> tuple[object, Path]:
+        self._number += 1
+        return self.browser.new_context().new_page(), self._folder / f"tab-{self._number}.html"
+
+
 @contextmanager
-def opened(browser, path, *, width=1280, height=900, **options) -> Iterator[Opened]:
-    """Open a file, and check at the end that it had no errors and no outside requests."""
-    context = browser.new_context(viewport={"width": width, "height": height}, **options)
-    try:
-        found = Opened(context, path)
-        yield found
-        assert found.complaints == []
-        assert found.foreign == []
-    finally:
-        context.close()
+def _checked(found: Opened) -> Iterator[Opened]:
+    yield found
+    assert found.complaints == []
+    assert found.foreign == []
 
 
 def until(page, expression, patience=30.0) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from apportion.labeling import _methods
-from browser import NoBrowserError, started_browser
+from browser import NoBrowserError, Tabs, started_browser
 
 settings.register_profile(
     "steady",
@@ -48,6 +48,12 @@ def browser():
     except NoBrowserError as reason:
         give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         give_up(str(reason))
+
+
+@pytest.fixture(scope="session")
+def tabs(browser, tmp_path_factory):
+    """Tabs of the browser, for reports."""
+    return Tabs(browser, tmp_path_factory.mktemp("tabs"))
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,6 @@ from apportion import (
 from apportion._utils.html_table import SHOWN_COLUMNS, SHOWN_ROWS, text
 from apportion.model_selection import ProportionSearchCV
 from apportion.model_selection.candidate_report import CandidateReport, WeighedCandidate
-from browser import NoBrowserError, started_browser
 from test_contract import ESTIMATORS
 
 HOSTILE = [
@@ -176,15 +175,6 @@ def test_the_diagram_of_a_fitted_average_has_weights():
 
 def test_hostile_names_of_candidates_stay_text_in_the_diagram():
     assert HOSTILE[0] not in AutoLLP({HOSTILE[0]: LPLLP()})._repr_html_()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    try:
-        with started_browser() as started:
-            yield started
-    except NoBrowserError as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.mark.slow

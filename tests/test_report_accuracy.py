@@ -45,7 +45,7 @@ from apportion.report._reliability import (
 )
 from apportion.report._report_data import answer_of
 from apportion.report._verdict import verdict_on
-from browser import opened, texts
+from browser import texts
 
 pytestmark = pytest.mark.slow
 
@@ -452,8 +452,8 @@ def several(with_graph, weighed, tmp_path_factory):
     return write_page(data_of(with_graph, reliability=parts), path)
 
 
-def test_marks_are_drawn_for_the_chosen_group(browser, several):
-    with opened(browser, several) as found:
+def test_marks_are_drawn_for_the_chosen_group(tabs, several):
+    with tabs.opened(several) as found:
         page = found.page
         assert page.locator("#calibration-plot .point").count() == 30
         assert page.locator("table.methods:visible").count() == 1
@@ -469,10 +469,10 @@ def test_marks_are_drawn_for_the_chosen_group(browser, several):
         assert page.locator("img").count() == 0
 
 
-def test_the_panel_fits_a_narrow_screen_and_paper(browser, several):
-    with opened(browser, several, width=400, height=800) as found:
+def test_the_panel_fits_a_narrow_screen_and_paper(tabs, several):
+    with tabs.opened(several, width=400, height=800) as found:
         assert found.page.evaluate("document.documentElement.scrollWidth") <= 400
-    with opened(browser, several, width=1031, height=702) as found:
+    with tabs.opened(several, width=1031, height=702) as found:
         page = found.page
         page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")
@@ -482,8 +482,8 @@ def test_the_panel_fits_a_narrow_screen_and_paper(browser, several):
         assert box["x"] + box["width"] <= text["x"] + 1
 
 
-def test_a_page_without_held_out_bags_has_no_plot(browser, too_few, tmp_path):
-    with opened(browser, write_report(too_few, tmp_path / "a.html")) as found:
+def test_a_page_without_held_out_bags_has_no_plot(tabs, too_few, tmp_path):
+    with tabs.opened(write_report(too_few, tmp_path / "a.html")) as found:
         assert found.page.locator("#calibration-plot").count() == 0
         assert "3 bags are too few to hold any out" in found.page.inner_text("#accuracy")
         assert found.page.locator("table.methods tbody tr").count() == 2

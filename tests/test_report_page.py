@@ -22,7 +22,7 @@ from apportion.plotting._palette import class_styles
 from apportion.plotting._window_times import SECOND, Times
 from apportion.report import ReportData, Run, write_page, write_report
 from apportion.report._row_map import RowMap
-from browser import opened, texts, until
+from browser import texts, until
 from command_line import done, table, write
 
 pytestmark = pytest.mark.slow
@@ -158,16 +158,16 @@ def made_up(labels, bag_codes, *, classes=("awake", "asleep"), **more):
 
 
 @pytest.fixture
-def days(browser, week):
+def days(tabs, week):
     """The week, to be changed."""
-    with opened(browser, week.path) as found:
+    with tabs.opened(week.path) as found:
         yield found.page
 
 
 @pytest.fixture(scope="session")
-def look(browser, week):
+def look(tabs, week):
     """The week, to be looked at: no test changes what is drawn."""
-    with opened(browser, week.path) as found:
+    with tabs.opened(week.path) as found:
         yield found.page
 
 
@@ -201,9 +201,9 @@ def shown_lanes(page):
 # Loading
 
 
-def test_a_page_loads_from_disk_in_silence_and_asks_nobody(browser, week):
+def test_a_page_loads_from_disk_in_silence_and_asks_nobody(tabs, week):
     """So does every page below, on a machine that is not offline: `opened` looks after it."""
-    with opened(browser, week.path, offline=True) as found:
+    with tabs.opened(week.path, offline=True) as found:
         for name in PLOTS:
             assert found.page.locator(f"#{name} .main-svg").count()
         found.page.select_option("#participant", label="p2")
@@ -222,12 +222,12 @@ def test_no_button_sends_a_plot_away(look):
     assert not [name for name in names if re.search("share|cloud|edit|send", name, re.IGNORECASE)]
 
 
-def test_a_script_that_the_page_did_not_bring_is_not_run(browser, week, folder):
+def test_a_script_that_the_page_did_not_bring_is_not_run(tabs, week, folder):
     text = week.path.read_text(encoding="utf-8")
     path = folder / "foreign.html"
     foreign = "<script>window.pwned=1</script><img src=x onerror=window.pwned=1></main>"
     path.write_text(text.replace("</main>", foreign, 1), encoding="utf-8")
-    context = browser.new_context()
+    context = tabs.browser.new_context()
     page = context.new_page()
     page.goto(path.as_uri())
     page.wait_for_selector("html[data-ready]", state="attached")
@@ -326,13 +326,11 @@ def clock_seconds(text):
 
 
 @pytest.mark.parametrize(("lasting", "zone"), [(30, "Asia/Tokyo"), (36_000, "America/New_York")])
-def test_all_labeled_time_is_drawn_where_it_was_whenever_a_day_begins(
-    browser, folder, lasting, zone
-):
+def test_all_labeled_time_is_drawn_where_it_was_whenever_a_day_begins(tabs, folder, lasting, zone):
     """Plotly would take 1,000 to 9,999 for years, 10 to 99 too, and others for local time."""
     path = write_page(days_from_offsets(lasting), folder / "offsets.html", force=True)
     pixel = 2 * lasting / 500
-    with opened(browser, path, timezone_id=zone, width=1400) as found:
+    with tabs.opened(path, timezone_id=zone, width=1400) as found:
         page, left = found.page, np.array(OFFSETS)
         while True:
             n_lanes = len(shown_lanes(page))
@@ -588,10 +586,10 @@ def no_script_ran(page):
     assert page.locator("script").count() == 3
 
 
-def test_hostile_names_stay_text_in_headings_tables_and_lists(browser, hostile):
+def test_hostile_names_stay_text_in_headings_tables_and_lists(tabs, hostile):
     classes = [as_html(str(one)) for one in hostile.model.classes_]
     bags = [as_html(str(one)) for one in hostile.model.bag_report_.ids]
-    with opened(browser, hostile.path) as found:
+    with tabs.opened(hostile.path) as found:
         page = found.page
         assert texts(page, "h1") == [as_html("".join(HOSTILE))]
         assert " ".join(page.title().split()) == as_html("".join(HOSTILE).replace("\0", "\ufffd"))
@@ -607,10 +605,10 @@ def test_hostile_names_stay_text_in_headings_tables_and_lists(browser, hostile):
         no_script_ran(page)
 
 
-def test_hostile_names_stay_text_in_plots(browser, hostile):
+def test_hostile_names_stay_text_in_plots(tabs, hostile):
     labels = {str(one) for one in hostile.model.transduction_[:-2]}
     assert len(labels) >= len(HOSTILE) - 2
-    with opened(browser, hostile.path) as found:
+    with tabs.opened(hostile.path) as found:
         page = found.page
         hovers = steps_through(page, "timeline", lambda text: text.split(", day 1")[0])
         assert set(hovers) == {as_script(name) for name in labels}
@@ -640,7 +638,7 @@ def steps_through(page, plot, kind):
     return found
 
 
-def test_hostile_names_stay_text_beside_axes(browser, folder):
+def test_hostile_names_stay_text_beside_axes(tabs, folder):
     """Names of runs are in a legend, and bags of a day may be named at an axis."""
     names = np.array(HOSTILE, dtype=object)
     codes = np.arange(len(HOSTILE)) % 2
@@ -649,7 +647,7 @@ def test_hostile_names_stay_text_beside_axes(browser, folder):
     data = made_up(codes, codes, times=Times(hours, hours + 3600 * SECOND, names))
     data = replace(data, runs=runs, facts={name: name for name in HOSTILE})
     path = write_page(data, folder / "axes.html")
-    with opened(browser, path) as found:
+    with tabs.opened(path) as found:
         page = found.page
         legend = texts(page, "#energy-plot .legendtext")
         assert legend == [as_hover(name, 30) for name in HOSTILE]
@@ -659,7 +657,7 @@ def test_hostile_names_stay_text_beside_axes(browser, folder):
         no_script_ran(page)
 
 
-def test_names_that_look_like_numbers_or_times_are_names(browser, folder):
+def test_names_that_look_like_numbers_or_times_are_names(tabs, folder):
     """No axis is left to Plotly's guess, and nothing is counted that is a name."""
     names = np.array(["2021", "1e3", "10:30", "2021-03-04", "NaN"], dtype=object)
     n = len(names)
@@ -669,7 +667,7 @@ def test_names_that_look_like_numbers_or_times_are_names(browser, folder):
     data = made_up(np.arange(2 * n) % n, np.arange(2 * n) % n, classes=names, times=times)
     report = replace(data.report, ids=tuple(names))
     data = replace(data, report=report, runs=runs, names=np.repeat(names, 2))
-    with opened(browser, write_page(data, folder / "numbers.html")) as found:
+    with tabs.opened(write_page(data, folder / "numbers.html")) as found:
         page = found.page
         assert texts(page, "#participant option") == texts(page, "#classes label") == list(names)
         assert texts(page, "#bag-table tbody th") == list(names)
@@ -686,8 +684,8 @@ def test_names_that_look_like_numbers_or_times_are_names(browser, folder):
             assert page.locator("#bag-plot .scatterlayer .point").count() == n * n
 
 
-def test_hostile_names_of_files_and_columns_stay_text(browser, commanded):
-    with opened(browser, commanded.path) as found:
+def test_hostile_names_of_files_and_columns_stay_text(tabs, commanded):
+    with tabs.opened(commanded.path) as found:
         page = found.page
         assert texts(page, "h1") == ["Labels of rows <b>.csv"]
         notes = " ".join(texts(page, "#run li"))
@@ -924,9 +922,9 @@ def test_96_classes_differ_by_color_and_pattern():
     )
 
 
-def test_a_narrow_screen_scrolls_only_downwards(browser, week, hostile):
+def test_a_narrow_screen_scrolls_only_downwards(tabs, week, hostile):
     for page_of in (week, hostile):
-        with opened(browser, page_of.path, width=400, height=800) as found:
+        with tabs.opened(page_of.path, width=400, height=800) as found:
             page = found.page
             page.focus("#map-plot")
             page.keyboard.press("Home")
@@ -943,9 +941,9 @@ def test_a_narrow_screen_scrolls_only_downwards(browser, week, hostile):
 # Paper
 
 
-def test_paper_has_all_words_no_controls_and_nothing_beyond_its_edges(browser, week):
+def test_paper_has_all_words_no_controls_and_nothing_beyond_its_edges(tabs, week):
     pypdf = pytest.importorskip("pypdf")
-    with opened(browser, week.path) as found:
+    with tabs.opened(week.path) as found:
         pdf = found.page.pdf(prefer_css_page_size=True, print_background=True)
         verdict = texts(found.page, "#verdict")[0]
         headings = texts(found.page, "h1, h2, h3")
@@ -1021,24 +1019,24 @@ def placed_texts(page):
 # Without some parts
 
 
-def test_a_page_without_times_and_map_says_so(browser, folder):
+def test_a_page_without_times_and_map_says_so(tabs, folder):
     X = np.array([[0.0], [0.1], [5.0], [0.2], [5.1], [5.2]])
     counts = {"mon": {"sleep": 2 / 3, "tv": 1 / 3}, "tue": {"sleep": 1 / 3, "tv": 2 / 3}}
     model = InvCal().fit(X, bags=["mon"] * 3 + ["tue"] * 3, proportions=counts)
-    with opened(browser, write_report(model, folder / "plain.html")) as found:
+    with tabs.opened(write_report(model, folder / "plain.html")) as found:
         assert found.page.locator("#days, #map-plot, a[href='#days']").count() == 0
         assert "pass X for a map" in found.page.inner_text("#map")
         assert found.page.locator("#bag-plot .main-svg").count()
         found.page.locator("#classes input").first.click()
         assert "without" not in found.page.inner_text("#convergence")
-    with opened(browser, write_report(model, folder / "plain.html", X=X)) as found:
+    with tabs.opened(write_report(model, folder / "plain.html", X=X)) as found:
         assert found.page.locator("#map-plot .point").count() == 6
 
 
-def test_a_page_of_one_row_and_one_class(browser, folder):
+def test_a_page_of_one_row_and_one_class(tabs, folder):
     times = Times(np.array([0]), np.array([60 * SECOND]))
     data = made_up([0], [0], classes=("only",), times=times)
-    with opened(browser, write_page(data, folder / "one.html")) as found:
+    with tabs.opened(write_page(data, folder / "one.html")) as found:
         page = found.page
         assert n_bars(page) == 1
         page.focus("#timeline")
@@ -1050,11 +1048,11 @@ def test_a_page_of_one_row_and_one_class(browser, folder):
         assert n_bars(page) == 0
 
 
-def test_a_page_without_bags(browser, folder):
+def test_a_page_without_bags(tabs, folder):
     X = np.array([[0.0, 0], [0.1, 0], [5, 5], [5.1, 5], [0.2, 0], [5.2, 5]])
     model = LabelPropagation().fit(X, np.array(["a", None, "b", None, None, None], dtype=object))
     path = write_report(model, folder / "unbagged.html", start=np.arange(6) * 60)
-    with opened(browser, path) as found:
+    with tabs.opened(path) as found:
         page = found.page
         assert "There is no bag" in page.inner_text("#bags")
         assert page.locator("#bag-table, #bag-plot").count() == 0
@@ -1075,8 +1073,8 @@ def large():
     return data
 
 
-def test_of_many_bags_the_farthest_off_are_listed_and_a_crowded_day_is_cut(browser, folder):
-    with opened(browser, write_page(large(), folder / "large.html")) as found:
+def test_of_many_bags_the_farthest_off_are_listed_and_a_crowded_day_is_cut(tabs, folder):
+    with tabs.opened(write_page(large(), folder / "large.html")) as found:
         page = found.page
         listed = "Of 1,200 bags, the 1,000 farthest off their totals are listed."
         assert listed in page.inner_text("#bags")
@@ -1095,16 +1093,16 @@ def test_of_many_bags_the_farthest_off_are_listed_and_a_crowded_day_is_cut(brows
         assert 0 < n_bars(page) <= 2000
 
 
-def test_bags_that_last_beyond_a_day_go_on_in_the_next(browser, folder):
+def test_bags_that_last_beyond_a_day_go_on_in_the_next(tabs, folder):
     hours = np.arange(48) * 3600 * SECOND
     times = Times(hours, hours + 3600 * SECOND)
     whole = write_page(made_up([0] * 48, [0] * 48, times=times), folder / "whole.html")
-    with opened(browser, whole) as found:
+    with tabs.opened(whole) as found:
         assert texts(found.page, "#totals .annotation-text") == ["the bag above goes on"]
         assert found.page.locator("#totals .barlayer .point path").count() == 2
     noons = np.repeat([0, 1, 2], [12, 24, 12])
     torn = write_page(made_up([0] * 48, noons, times=times), folder / "torn.html")
-    with opened(browser, torn) as found:
+    with tabs.opened(torn) as found:
         page = found.page
         assert page.locator("#days.several").count() == 1
         bars = page.locator("#totals .barlayer .point path")
@@ -1112,7 +1110,7 @@ def test_bags_that_last_beyond_a_day_go_on_in_the_next(browser, folder):
         assert page.evaluate("report.bags.pieces.start") == [0, 12 * 3600, 0, 12 * 3600]
 
 
-def test_plots_of_a_diary_speak_of_entries(browser, folder):
+def test_plots_of_a_diary_speak_of_entries(tabs, folder):
     """No plot, hover text or detail says "bag"."""
     hours = np.arange(48) * 3600 * SECOND
     times = Times(hours, hours + 3600 * SECOND)
@@ -1123,7 +1121,7 @@ def test_plots_of_a_diary_speak_of_entries(browser, folder):
         path = folder / f"entries-{k}.html"
         report = replace(data.report, ids=("x", "y", "z")[: len(set(bags))])
         data = replace(data, report=report)
-        with opened(browser, write_page(data, path)) as found:
+        with tabs.opened(write_page(data, path)) as found:
             page = found.page
             page.focus("#map-plot")
             page.keyboard.press("End")
@@ -1134,7 +1132,7 @@ def test_plots_of_a_diary_speak_of_entries(browser, folder):
             assert not [text for text in detail if re.search(r"\bbag", text, re.IGNORECASE)]
 
 
-def test_episodes_stand_beside_what_the_diary_says(browser, folder):
+def test_episodes_stand_beside_what_the_diary_says(tabs, folder):
     """Two days of hours: asleep goes on over midnight, and counts in the first."""
     hours = np.arange(48) * 3600 * SECOND
     times = Times(hours, hours + 3600 * SECOND)
@@ -1142,7 +1140,7 @@ def test_episodes_stand_beside_what_the_diary_says(browser, folder):
     said = np.array([[np.nan, 2.0], [3.0, 0.0]])
     bags = np.repeat([0, 1], 24)
     data = made_up(labels, bags, times=times, given_episodes=said, bag_word="entry")
-    with opened(browser, write_page(data, folder / "episodes.html")) as found:
+    with tabs.opened(write_page(data, folder / "episodes.html")) as found:
         page = found.page
         assert texts(page, "#bag-table tbody td .episodes") == ["2 ×", "3 ×, said 2", "1 ×, said 3"]
         assert texts(page, "#bag-table tbody td")[3] == "12 → 12 3 ×, said 2"
@@ -1154,10 +1152,10 @@ def test_episodes_stand_beside_what_the_diary_says(browser, folder):
         assert "bag 1, awake: given 18 h, assigned 18 h<br>1 episode (said 3)" in hover
         assert not found.complaints
     nothing_said = replace(data, given_episodes=None)
-    with opened(browser, write_page(nothing_said, folder / "found.html")) as found:
+    with tabs.opened(write_page(nothing_said, folder / "found.html")) as found:
         assert texts(found.page, "#episode-table thead th") == ["Class", "Found"]
         assert "said" not in texts(found.page, "#bags")[0]
-    with opened(browser, write_page(replace(data, times=None), folder / "no.html")) as found:
+    with tabs.opened(write_page(replace(data, times=None), folder / "no.html")) as found:
         assert found.page.locator("#episode-table, .episodes").count() == 0
 
 

@@ -68,7 +68,7 @@ def tab(browser, server, *, width=1280, height=900, refusals=0, **options):
     """
     context = browser.new_context(viewport={"width": width, "height": height}, **options)
     try:
-        found = Opened(context, server.address)
+        found = Opened(context.new_page(), server.address)
         yield found.page
         assert len([text for text in found.complaints if "status of 4" in text]) == refusals
         assert [text for text in found.complaints if "status of 4" not in text] == []
@@ -444,7 +444,7 @@ def test_a_second_tab_is_told_and_what_it_did_is_not_overwritten(browser, correc
 def test_a_studio_that_stopped_is_told(browser, tmp_path):
     server = Server(tmp_path / "study")
     context = browser.new_context()
-    page = Opened(context, server.address).page
+    page = Opened(context.new_page(), server.address).page
     server.stop()
     page.evaluate("refresh()")
     wait_for(page, "#banner", "The studio has stopped")
