@@ -44,27 +44,39 @@ GIB = 2**30
 
 
 class Timed:
-    """A fit, its seconds, and the most memory of the GPU that it took."""
+    """A fit, its seconds, the most memory of the GPU that it took, and whether it repeats.
+
+    Attributes
+    ----------
+    change : float
+        The largest change of a soft label between fits of the same rows.
+    """
 
     def __init__(
         self, graph: Any, data: tuple[Any, Any, Any], device: str, times: int = 3, **options: Any
     ) -> None:
         X, y, bags = data
         totals = Totals.from_labels(y, bags)
-        self.seconds = np.inf
+        self.seconds, self.change, before = np.inf, 0.0, None
         for _ in range(times if device == "cuda" else 1):
             torch.cuda.reset_peak_memory_stats()
             start = time.perf_counter()
             self.model = LPLLP(graph, random_state=0, device=device, **options)
             self.model.fit(X, bags=bags, proportions=totals)
             self.seconds = min(self.seconds, time.perf_counter() - start)
+            F = self.model.label_distributions_
+            if before is not None:
+                self.change = max(self.change, float(abs(F - before).max()))
+            before = F
         self.gib = torch.cuda.max_memory_allocated() / GIB
         self.right = float((self.model.transduction_ == y).mean())
 
     def __str__(self) -> str:
         n_iter, graph = self.model.n_iter_, type(self.model.graph_).__name__
         memory = f", {self.gib:.1f} GiB" if self.model.device == "cuda" else ""
-        return f"{self.seconds:8.2f} s, {self.right:.4f} right, {n_iter} iterations{memory} {graph}"
+        change = f", fits differ by {self.change:.0e}" if self.change else ""
+        reached = f"{self.right:.4f} right, {n_iter} iterations"
+        return f"{self.seconds:8.2f} s, {reached}{memory}{change} {graph}"
 
 
 def show_stages(data: tuple[Any, Any, Any], bandwidth: float) -> None:
