@@ -64,6 +64,7 @@ def test_an_example_runs(path, tmp_path, monkeypatch, capsys):
         warnings.simplefilter("error", DeprecationWarning)
         # Libraries may warn of each other; an example should not.
         warnings.filterwarnings("ignore", module=r"(distributed|dask|tornado)(\.|$)")
+        plt.close("all")  # what other tests of this process have left
         try:
             runpy.run_path(str(script), run_name="__main__")
             figures = [plt.figure(number) for number in plt.get_fignums()]
