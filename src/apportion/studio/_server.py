@@ -343,7 +343,7 @@ def _revision(request: Request) -> str | None:
 
 
 def _tab(request: Request) -> str:
-    return request.headers.get("x-tab", "")
+    return request.headers.get("x-tab", "")[:64]
 
 
 def _whole(text: str) -> int:

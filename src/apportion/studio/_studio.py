@@ -299,13 +299,13 @@ class Studio:
         now = time.monotonic()
         self._left = {name: at for name, at in self._left.items() if now - at < _LATE_SECONDS}
         self._tabs = {name: at for name, at in self._tabs.items() if now - at < _TAB_SECONDS}
-        if tab and tab[:64] not in self._left:
-            self._tabs[tab[:64]] = now
+        if tab and tab not in self._left:
+            self._tabs[tab] = now
 
     def leave(self, tab: str) -> None:
         """Note that a tab was closed, so that others are not told of it."""
-        self._left[tab[:64]] = time.monotonic()
-        self._tabs.pop(tab[:64], None)
+        self._left[tab] = time.monotonic()
+        self._tabs.pop(tab, None)
 
     def close(self) -> None:
         """Stop the job, let a write that has begun end, and give the folder back."""
@@ -464,7 +464,7 @@ class Studio:
     def _other_tabs(self, tab: str) -> int:
         """Return how many other tabs show this page."""
         now, tabs = time.monotonic(), self._tabs.copy()  # requests come in meanwhile
-        return sum(now - at < _TAB_SECONDS for name, at in tabs.items() if name != tab[:64])
+        return sum(now - at < _TAB_SECONDS for name, at in tabs.items() if name != tab)
 
 
 def _now() -> str:
