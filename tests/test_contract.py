@@ -113,7 +113,7 @@ def test_shapes_and_names(name, c):
 
 @pytest.mark.parametrize("name", KEEPS_COUNTS)
 @given(seed=st.integers(0, 1000), c=st.integers(2, 4), n_bags=st.integers(1, 12))
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_quota_keeps_every_count(name, seed, c, n_bags):
     X, _, bags, totals = blobs(seed, n=40, c=c, n_bags=n_bags)
     model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)

@@ -296,7 +296,7 @@ def fitted(known, client, n_parts=2, **settings):
     )
 
 
-@pytest.mark.parametrize("n_parts", [1, 4])
+@pytest.mark.parametrize("n_parts", [1, 2, 4])
 @pytest.mark.parametrize("workers", ["one_worker", "two_workers"])
 def test_worker_processes_find_the_labels_of_one_machine(request, known, workers, n_parts):
     client = request.getfixturevalue(workers)

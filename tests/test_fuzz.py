@@ -9,6 +9,6 @@ import fuzz
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("case", range(45))
+@pytest.mark.parametrize("case", range(60))
 def test_a_disguise_changes_no_label(case):
     fuzz.check(case)
