@@ -1,6 +1,8 @@
 # Every target does its own set-up: a virtual environment in .venv and an editable install.
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests of one file share browsers, servers and clusters, which are started once if one worker has it.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
 .PHONY: demo test coverage test-quick test-lowest check release-check fuzz browser torch reproduce benchmark benchmark-speed benchmark-methods benchmark-tables benchmark-natural benchmark-published benchmark-report benchmark-diaries benchmark-active benchmark-startup benchmark-track picture screenshots demo-cluster benchmark-cluster docs clean
 
@@ -8,16 +10,16 @@ demo: .venv/runtime
 	$(BIN)/apportion demo --force
 
 test: .venv/dev
-	$(BIN)/python -m pytest -n 2
+	$(PYTEST)
 
 # The same with coverage, which fails below `fail_under` in pyproject.toml; lines that no test runs are
 # in htmlcov/index.html. It takes a third longer, which `make test` has no time for.
 coverage: .venv/dev
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-report=html
+	$(PYTEST) --cov --cov-report=term --cov-report=html
 
 # The inner loop: what can be tested in less than a minute.
 test-quick: .venv/dev
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 -q -m "not slow"
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -q -m "not slow"
 
 # The quick tests with the lowest versions that pyproject.toml allows, also of the extras. Python 3.11,
 # because some of these versions have no wheels for later ones; JOBS=1 leaves a core free.
@@ -30,7 +32,7 @@ test-lowest:
 	$(LOWEST)/bin/python tools/lowest_versions.py > $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --only-binary :all: \
 		--requirement $(LOWEST)/lowest.txt --group test --editable .
-	HYPOTHESIS_PROFILE=quick $(LOWEST)/bin/python -m pytest -n $(or $(JOBS),2) -q -m "not slow"
+	HYPOTHESIS_PROFILE=quick $(LOWEST)/bin/python -m pytest -n $(or $(JOBS),2) --dist loadfile -q -m "not slow"
 
 # The wheel and the sdist in dist/, the wheel installed and used in a fresh environment of every
 # supported Python that is found, or of those named: make release-check PYTHONS="python3.12"
