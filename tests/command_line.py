@@ -16,6 +16,10 @@ from apportion.cli import app
 
 KNOWN = ("--bags", "day", "--proportions", "totals.csv")
 
+WAIT = 'print("slow now", file=sys.stderr, flush=True); [time.sleep(0.1) for _ in range(600)]'
+"""A line of a program that a signal is sent to. Python handles one that comes just before a sleep
+after it, so that the sleeps are short."""
+
 
 def run(*words, app=app):
     """Return the result of a command, with stdout and stderr told apart."""

@@ -25,6 +25,7 @@ from apportion.cli.app import COMMANDS
 from apportion.persistence import load_model, save_model
 from command_line import (
     KNOWN,
+    WAIT,
     day_files,
     day_rows,
     done,
@@ -823,13 +824,12 @@ def process(*words, out=subprocess.PIPE, code="", **variables):
     )
 
 
-SLOW = """
+SLOW = f"""
 import sys, time
 import apportion.labeling.table as module
 
 def slow(*_):
-    print("slow now", file=sys.stderr, flush=True)
-    time.sleep(60)
+    {WAIT}
 
 module.label_rows = slow
 """
@@ -847,14 +847,13 @@ def test_ctrl_c_leaves_nothing():
     assert files_of(".") == before
 
 
-SLOW_WRITING = """
+SLOW_WRITING = f"""
 import sys, time
 from pyarrow import csv
 
 def slow(table, file):
     file.write(b"half")
-    print("slow now", file=sys.stderr, flush=True)
-    time.sleep(60)
+    {WAIT}
 
 csv.write_csv = slow
 """
@@ -893,8 +892,7 @@ def test_nohup_is_obeyed():
 @pytest.mark.parametrize("module", ["numpy", "typer"])
 def test_ctrl_c_during_the_imports(tmp_path, module):
     """The first is imported once the command is known, the second before."""
-    slow = 'import sys, time\nprint("slow now", file=sys.stderr, flush=True)\ntime.sleep(60)\n'
-    write(f"{module}.py", slow)
+    write(f"{module}.py", f"import sys, time\n{WAIT}\n")
     paths = [str(tmp_path), str(Path(apportion.__file__).parents[1])]
     running = subprocess.Popen(
         [sys.executable, "-m", "apportion", "label", "rows.csv"],

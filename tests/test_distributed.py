@@ -62,7 +62,7 @@ from apportion.exceptions import (
 from apportion.labeling.rows import Supervision, label_rows
 from apportion.persistence import load_model, save_model
 from apportion.supervision.bags import Bags
-from command_line import done, files_of, refused, run, write
+from command_line import WAIT, done, files_of, refused, run, write
 
 pytestmark = pytest.mark.slow
 
@@ -1891,13 +1891,12 @@ def test_a_command_says_one_paragraph_of_a_broken_file(small_folder):
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="Windows has no groups of processes")
 def test_ctrl_c_ends_workers_without_a_word(small_folder):
     """A terminal sends the signal to the workers too, which would print tracebacks."""
-    code = """
+    code = f"""
 import sys, time
 from apportion.distributed import LPLLP
 
 def slow(*_, **__):
-    print("slow now", file=sys.stderr, flush=True)
-    time.sleep(60)
+    {WAIT}
 
 LPLLP.fit = slow
 from apportion.__main__ import main
