@@ -9,7 +9,7 @@ import itertools
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment, minimize
+from scipy.optimize import linear_sum_assignment, linprog, minimize
 from scipy.stats import multivariate_normal
 
 
@@ -136,28 +136,24 @@ def dykstra(F, bag, lower, upper, weights, tol=1e-11, max_sweeps=20000):
     return None
 
 
-def nearest_by_quadratic_program(F, bag, mass, weights):
-    """The nearest point of C by SLSQP, one redundant column sum per bag dropped."""
+def distance_to_nearest(G, F, bag, mass, weights):
+    """A bound on ‖G - the nearest point of C to F‖ in the norm of the weights, for G of C.
+
+    G is the nearest point if and only if ⟨F - G, Z - G⟩ ≤ 0 for every Z of C. The largest value of
+    this product, found by a linear program, is never below the squared distance.
+    """
     n, c = F.shape
-    start = np.array(
-        [mass[b] / max((bag == b).sum(), 1) if b >= 0 else np.full(c, 1 / c) for b in bag]
+    row_sums = np.kron(np.eye(n), np.ones(c))
+    bag_sums = np.kron(np.array([bag == k for k in range(len(mass))], dtype=float), np.eye(c))
+    slope = (weights[:, None] * (F - G)).ravel()
+    farthest = linprog(
+        -slope,
+        A_eq=np.vstack([row_sums, bag_sums]),
+        b_eq=np.concatenate([np.ones(n), mass.ravel()]),
+        bounds=(0, 1),
     )
-    rows = [{"type": "eq", "fun": lambda g, i=i: g.reshape(n, c)[i].sum() - 1} for i in range(n)]
-    sums = [
-        {"type": "eq", "fun": lambda g, k=k, h=h: g.reshape(n, c)[bag == k, h].sum() - mass[k, h]}
-        for k in range(len(mass))
-        for h in range(c - 1)
-    ]
-    found = minimize(
-        lambda g: 0.5 * (weights[:, None] * (g.reshape(n, c) - F) ** 2).sum(),
-        start.ravel(),
-        jac=lambda g: (weights[:, None] * (g.reshape(n, c) - F)).ravel(),
-        bounds=[(0, 1)] * (n * c),
-        constraints=rows + sums,
-        method="SLSQP",
-        options={"maxiter": 500, "ftol": 1e-14},
-    )
-    return found.x.reshape(n, c)
+    assert farthest.success, farthest.message
+    return np.sqrt(max(slope @ (farthest.x - G.ravel()), 0.0))
 
 
 def best_assignment_value(F, bag, counts):
