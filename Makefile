@@ -53,7 +53,7 @@ browser:
 		echo "no browser here: install chromium, or name one by APPORTION_BROWSER; its tests skip"; \
 	fi
 
-# The tests of devices run on torch's own CPU device; they skip where torch is not installed.
+# The tests of devices run on a GPU that torch's CPU build pretends; without torch they skip.
 torch: .venv/dev
 	$(BIN)/python tools/install_torch.py
 

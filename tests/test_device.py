@@ -1,4 +1,4 @@
-"""Work on a device, here torch's own CPU device: the same code as on a GPU but for its kernels."""
+"""Work on a device, here a pretended GPU: the same code as on a GPU but for its kernels."""
 
 from __future__ import annotations
 
@@ -38,12 +38,31 @@ torch = pytest.importorskip("torch", reason="torch is not installed: apportion[g
 torch.set_num_threads(1)
 
 from apportion._utils.tensors import Segments  # noqa: E402
+from pretended_gpu import GPU, MixedDevicesError, pretended_gpu  # noqa: E402
 
 
 @pytest.fixture
-def on_torch(monkeypatch):
-    """Let torch's CPU device stand for a GPU."""
-    monkeypatch.setattr(devices, "_gpu", lambda: torch.device("cpu"))
+def on_gpu(monkeypatch):
+    """Let a pretended GPU stand for a GPU."""
+    with pretended_gpu(monkeypatch):
+        yield
+
+
+def test_a_pretended_gpu_refuses_what_a_gpu_refuses(on_gpu):
+    there, here = torch.ones(3, device=GPU), torch.ones(3)
+    for mixed in (
+        lambda: there + here,
+        lambda: here[there.long()],
+        lambda: torch.concatenate([here, there]),
+        lambda: torch.where(there > 0, here, 0.0),
+    ):
+        with pytest.raises(MixedDevicesError):
+            mixed()
+    for mixed in (lambda: np.asarray(there), there.numpy, lambda: np.maximum(there, 0)):
+        with pytest.raises(TypeError, match="no NumPy array"):
+            mixed()
+    assert (2 * there.sort()[0] + torch.ones(()) + here.to(GPU)).device == GPU
+    np.testing.assert_array_equal(there.cpu() + here, 2.0)
 
 
 def search(X):
@@ -119,7 +138,7 @@ PROBLEMS = 50
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(PROBLEMS))
 @pytest.mark.filterwarnings("ignore")
-def test_labels_are_those_of_the_processor(on_torch, seed):
+def test_labels_are_those_of_the_processor(on_gpu, seed):
     problem = draw_device_problem(seed)
     cpu, gpu = problem.fit("cpu"), problem.fit("cuda")
     assert gpu.graph_.device_ is not None, "the graph is on the device"
@@ -132,7 +151,7 @@ def test_labels_are_those_of_the_processor(on_torch, seed):
 
 
 @pytest.mark.parametrize("graph", ["knn", "anchor", RBFGraph(0.1)], ids=str)
-def test_rows_bags_and_classes_in_another_order_have_the_same_labels(on_torch, graph):
+def test_rows_bags_and_classes_in_another_order_have_the_same_labels(on_gpu, graph):
     rng = np.random.default_rng(1)
     y = rng.integers(0, 3, 150)
     X, bags = rng.standard_normal((150, 4)) + 3 * np.eye(4)[y], rng.integers(0, 8, 150)
@@ -215,7 +234,7 @@ def test_components_are_those_in_memory(seed, density, dense):
     np.testing.assert_allclose(products.degrees_, graph.degrees_, rtol=1e-12)
 
 
-def test_similarities_are_those_in_memory(on_torch, monkeypatch):
+def test_similarities_are_those_in_memory(on_gpu, monkeypatch):
     X = np.random.default_rng(0).standard_normal((90, 3))
     copies = np.concatenate([X, X[:30]])
     for graph, rows in ((KNNGraph(5), X), (KNNGraph(5), copies), (RBFGraph(0.7), X)):
@@ -233,13 +252,13 @@ def test_similarities_are_those_in_memory(on_torch, monkeypatch):
     np.testing.assert_allclose(anchors.shared_ties(), theirs.shared_ties(), atol=1e-12)
     products = anchors.products()
     F = np.random.default_rng(1).random((90, 2))
-    np.testing.assert_allclose(products.strengths, theirs.strengths, atol=1e-12)
+    np.testing.assert_allclose(products.strengths.cpu(), theirs.strengths, atol=1e-12)
     monkeypatch.setattr(_on_device, "_CELLS", 450)  # one column at a time
-    ours = products.neighbor_mean(torch.from_numpy(F))
-    np.testing.assert_allclose(ours, theirs.neighbor_mean(F), atol=1e-12)
+    ours = products.neighbor_mean(torch.from_numpy(F).to(GPU))
+    np.testing.assert_allclose(ours.cpu(), theirs.neighbor_mean(F), atol=1e-12)
 
 
-def test_a_dense_graph_that_does_not_fit_is_computed_in_products(on_torch, monkeypatch):
+def test_a_dense_graph_that_does_not_fit_is_computed_in_products(on_gpu, monkeypatch):
     """Tiles and blocks are made small, so that there are several."""
     monkeypatch.setattr(_on_device, "_TILE", 32)
     monkeypatch.setattr(_on_device, "_CELLS", 2000)
@@ -250,7 +269,7 @@ def test_a_dense_graph_that_does_not_fit_is_computed_in_products(on_torch, monke
     held = LPLLP(RBFGraph(0.3), device="cuda").fit(X, **known)
     W = held.graph_.products().W
     assert torch.equal(W, W.T), "symmetric to the last bit"
-    np.testing.assert_allclose(W, RBFGraph(0.3).fit(X).affinity_, atol=1e-14)
+    np.testing.assert_allclose(W.cpu(), RBFGraph(0.3).fit(X).affinity_, atol=1e-14)
     monkeypatch.setattr(_on_device, "free_on_device", lambda device: 2**16)
     free = LPLLP(RBFGraph(0.3), device="cuda").fit(X, **known)
     assert type(free.graph_.products()).__name__ == "KernelProducts"
@@ -260,7 +279,7 @@ def test_a_dense_graph_that_does_not_fit_is_computed_in_products(on_torch, monke
 
 
 @pytest.mark.filterwarnings("ignore:.*almost no similar row")
-def test_similarities_below_rounding_are_not_held(on_torch, monkeypatch):
+def test_similarities_below_rounding_are_not_held(on_gpu, monkeypatch):
     """Rows along a line, of which only neighbors are similar: there are few more than two each."""
     rng = np.random.default_rng(0)
     X = (np.arange(80) + 0.1 * rng.random(80))[:, None]
@@ -280,7 +299,7 @@ def test_similarities_below_rounding_are_not_held(on_torch, monkeypatch):
     assert not isinstance(wide, SparseProducts)
 
 
-def test_a_device_holds_the_similarities_of_one_width_at_a_time(on_torch, monkeypatch):
+def test_a_device_holds_the_similarities_of_one_width_at_a_time(on_gpu, monkeypatch):
     made = []
     gaussian = _on_device._gaussian
 
@@ -304,7 +323,7 @@ def test_a_device_holds_the_similarities_of_one_width_at_a_time(on_torch, monkey
 
 
 @pytest.mark.parametrize("graph", ["knn", "anchor", RBFGraph(0.5)], ids=str)
-def test_a_fitted_model_travels_without_the_device(on_torch, graph):
+def test_a_fitted_model_travels_without_the_device(on_gpu, graph):
     X = np.random.default_rng(0).standard_normal((60, 8))
     totals = {"a": [0.5, 0.5], "b": [0.2, 0.8]}
     times = {"times": np.arange(60.0)}
@@ -319,7 +338,7 @@ def test_a_fitted_model_travels_without_the_device(on_torch, graph):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_tied_scores_are_decoded_as_in_memory(seed):
+def test_tied_scores_are_decoded_as_in_memory(on_gpu, seed):
     rng = np.random.default_rng(seed)
     c = int(rng.integers(2, 5))
     y, bags = rng.integers(0, c, 120), rng.integers(0, 6, 120)
@@ -327,7 +346,7 @@ def test_tied_scores_are_decoded_as_in_memory(seed):
     matched = match_bags(120, bags=bags, proportions=Totals.from_labels(y, bags))
     F = rng.integers(0, 4, (120, c)) / 4.0
     ranks = rng.permutation(120)
-    ours, theirs = (Quotas(matched, ranks, device)(F) for device in (torch.device("cpu"), None))
+    ours, theirs = (Quotas(matched, ranks, device)(F) for device in (GPU, None))
     np.testing.assert_array_equal(ours.labels, theirs.labels)
     np.testing.assert_array_equal(ours.tied, theirs.tied)
 
@@ -343,7 +362,7 @@ def test_without_a_gpu_the_processor_is_used_and_this_is_said(monkeypatch):
     np.testing.assert_array_equal(graph.affinity_.toarray(), KNNGraph().fit(X).affinity_.toarray())
 
 
-def test_a_model_fitted_on_a_gpu_is_read_without_one(on_torch, tmp_path, monkeypatch):
+def test_a_model_fitted_on_a_gpu_is_read_without_one(on_gpu, tmp_path, monkeypatch):
     from apportion.persistence import load_model, save_model
 
     X = np.random.default_rng(0).standard_normal((60, 8))
@@ -381,7 +400,7 @@ def test_a_missing_torch_is_named(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_command_line_works_on_a_device(on_torch, tmp_path, monkeypatch):
+def test_the_command_line_works_on_a_device(on_gpu, tmp_path, monkeypatch):
     pytest.importorskip("typer")
     from command_line import KNOWN, day_files, done, refused
 
@@ -415,7 +434,7 @@ def test_the_command_line_works_on_a_device(on_torch, tmp_path, monkeypatch):
     assert "or use --device auto" in said
 
 
-def test_corrections_follow_labels_that_were_found_on_a_device(on_torch):
+def test_corrections_follow_labels_that_were_found_on_a_device(on_gpu):
     pytest.importorskip("pyarrow")
     import pyarrow as pa
 
@@ -453,7 +472,7 @@ def test_a_gpu_that_runs_full_says_how_many_rows_fit(monkeypatch):
 
 
 def test_a_gpu_that_is_too_small_leaves_the_work_to_the_processor_if_that_may_choose(
-    on_torch, monkeypatch
+    on_gpu, monkeypatch
 ):
     monkeypatch.setattr(_device_search, "refuse_on_device", devices.refuse_on_device)
     monkeypatch.setattr(devices, "free_on_device", lambda device: 2**10)
@@ -471,7 +490,7 @@ def test_a_gpu_that_is_too_small_leaves_the_work_to_the_processor_if_that_may_ch
 @pytest.mark.parametrize(
     "graph", [KNNGraph(), RBFGraph(0.5), RBFGraph(), AnchorGraph()], ids=lambda graph: str(graph)
 )
-def test_a_graph_that_is_fitted_again_forgets_what_it_was(on_torch, graph):
+def test_a_graph_that_is_fitted_again_forgets_what_it_was(on_gpu, graph):
     rng = np.random.default_rng(0)
     X, other = rng.standard_normal((60, 3)), rng.standard_normal((40, 3))
     known = {"bags": ["a", "b"] * 30, "proportions": {"a": [0.5, 0.5], "b": [0.2, 0.8]}}
@@ -492,7 +511,7 @@ def test_a_graph_that_is_fitted_again_forgets_what_it_was(on_torch, graph):
     np.testing.assert_allclose(ours.toarray(), theirs.toarray(), atol=1e-12)
 
 
-def test_the_width_is_chosen_as_in_memory(on_torch):
+def test_the_width_is_chosen_as_in_memory(on_gpu):
     X = np.random.default_rng(0).standard_normal((60, 3))
     ours, theirs = RBFGraph(device="cuda").fit(X), RBFGraph().fit(X)
     np.testing.assert_allclose(ours.gamma_, theirs.gamma_, rtol=1e-12)
@@ -511,7 +530,7 @@ def test_new_rows_are_searched_in_blocks(monkeypatch):
     np.testing.assert_allclose(distances, theirs.measured(new, 3)[1])
 
 
-def test_an_alpha_near_1_names_the_processor(on_torch):
+def test_an_alpha_near_1_names_the_processor(on_gpu):
     X = np.random.default_rng(0).standard_normal((60, 3))
     known = {"bags": ["a", "b"] * 30, "proportions": {"a": [0.5, 0.5], "b": [0.2, 0.8]}}
     with pytest.raises(ValueError, match=r"on a device, with 60 rows.* or use device='cpu'\."):
