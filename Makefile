@@ -53,7 +53,8 @@ browser:
 		echo "no browser here: install chromium, or name one by APPORTION_BROWSER; its tests skip"; \
 	fi
 
-# The tests of devices run on a GPU that torch's CPU build pretends; without torch they skip.
+# The tests of devices run on a GPU that torch's CPU build pretends, those of kernels in Triton's
+# interpreter; without torch and Triton they skip.
 torch: .venv/dev
 	$(BIN)/python tools/install_torch.py
 

@@ -1,4 +1,4 @@
-"""Random problems for LPLLP that are to have one answer, on the processor and on a device.
+"""Random rows and problems for LPLLP, to be the same on the processor and on a device.
 
 A problem is a number. It draws rows in clouds, bags, totals that are exact, intervals or partly
 unknown, given labels, rows in no bag, times, a graph and options. No two distances are equal:
@@ -13,6 +13,10 @@ from typing import Any
 import numpy as np
 
 from apportion import LPLLP, KNNGraph, RBFGraph, Totals
+from apportion.graphs._neighbors import PairSearch
+
+KINDS = ("plain", "far from 0", "outliers", "single precision", "tiny", "nearly equal")
+"""Rows whose distances are hard to tell apart in single precision."""
 
 GRAPHS = ("knn", "knn", "anchor", "rbf", "precomputed", "precomputed sparse")
 
@@ -95,3 +99,34 @@ def _draw_options(rng: np.random.Generator, n: int, c: int) -> dict[str, Any]:
     if rng.random() < 0.2:
         options |= {"prior": rng.random((n, c)), "prior_weight": 0.5}
     return options
+
+
+def rows_of(kind: str, rng: np.random.Generator, n: int = 300, d: int = 5) -> Any:
+    """Return random rows of one of the `KINDS`."""
+    X: Any = rng.standard_normal((n, d))
+    if kind == "far from 0":
+        return X + 1e6
+    if kind == "outliers":
+        X[: n // 20] *= 1e8
+    if kind == "single precision":
+        return (X + 1e3).astype(np.float32)
+    if kind == "tiny":
+        return 1e-60 * X
+    if kind == "nearly equal":
+        return 1.0 + 1e-9 * X
+    return X
+
+
+def assert_nearest(X: Any, neighbors: Any) -> None:
+    """Compare each row's neighbors, the nearest first, with those in double precision."""
+
+    def distances(neighbors: Any) -> Any:
+        away = X[:, None].astype(np.float64) - X[neighbors]
+        return np.sqrt((away**2).sum(axis=2))
+
+    truth = distances(PairSearch(X).lists(neighbors.shape[1])[0])
+    assert (np.diff(distances(neighbors), axis=1) >= 0).all(), "the nearest first"
+    assert (neighbors != np.arange(len(X))[:, None]).all()
+    size = np.abs(X - np.median(X, axis=0)).max()
+    np.testing.assert_allclose(distances(neighbors), truth, atol=1e-7 * size)
+    assert (distances(neighbors)[:, -1] <= truth[:, -1] * (1 + 1e-12)).all()

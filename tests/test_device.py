@@ -32,7 +32,7 @@ from apportion.graphs import Graph, _device_search, _on_device
 from apportion.graphs._neighbors import PairSearch
 from apportion.graphs._on_device import DenseProducts, SparseProducts
 from apportion.supervision.bags import match_bags
-from device_problems import draw_device_problem
+from device_problems import KINDS, assert_nearest, draw_device_problem, rows_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed: apportion[gpu]")
 torch.set_num_threads(1)
@@ -71,41 +71,12 @@ def search(X):
     return DeviceSearch(X, torch.device("cpu"))
 
 
-def rows(kind, rng, n=300, d=5):
-    X = rng.standard_normal((n, d))
-    if kind == "far from 0":
-        return X + 1e6
-    if kind == "outliers":
-        X[: n // 20] *= 1e8
-    if kind == "single precision":
-        return (X + 1e3).astype(np.float32)
-    if kind == "tiny":
-        return 1e-60 * X
-    if kind == "nearly equal":
-        return 1.0 + 1e-9 * X
-    return X
-
-
-KINDS = ("plain", "far from 0", "outliers", "single precision", "tiny", "nearly equal")
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(KINDS), st.integers(0, 99), st.integers(1, 12), st.integers(2, 300))
 def test_neighbors_are_those_in_double_precision(kind, seed, k, n):
-    X = rows(kind, np.random.default_rng(seed), n)
+    X = rows_of(kind, np.random.default_rng(seed), n)
     k = min(k, n - 1)
-    found, truth = (lists.lists(k)[0] for lists in (search(X), PairSearch(X)))
-    found = found.numpy()
-
-    def distances(neighbors):
-        away = X[:, None].astype(np.float64) - X[neighbors]
-        return np.sqrt((away**2).sum(axis=2))
-
-    assert (np.diff(distances(found), axis=1) >= 0).all(), "the nearest first"
-    assert (found != np.arange(n)[:, None]).all()
-    size = np.abs(X - np.median(X, axis=0)).max()
-    np.testing.assert_allclose(distances(found), distances(truth), atol=1e-7 * size)
-    assert (distances(found)[:, -1] <= distances(truth)[:, -1] * (1 + 1e-12)).all()
+    assert_nearest(X, search(X).lists(k)[0].numpy())
 
 
 def test_close_calls_are_compared_in_double_precision(monkeypatch):

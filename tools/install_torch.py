@@ -1,8 +1,9 @@
-"""Install torch for the tests of devices, if the package index has a build without GPU libraries.
+"""Install torch and Triton for the tests of devices and kernels, without a GPU.
 
-The usual build for Linux brings gigabytes of them, which the tests do not need: they let torch's
-own CPU device stand for a GPU. Where there is only that build, nothing is installed, and the tests
-skip.
+The usual build of torch for Linux brings gigabytes of libraries for GPUs, which the tests do not
+need: they pretend a GPU, and kernels run in Triton's interpreter. Where the package index has only
+that build, nothing is installed, and the tests skip. Triton is for Linux; elsewhere, the tests of
+kernels skip.
 """
 
 from __future__ import annotations
@@ -19,21 +20,41 @@ _GPU_LIBRARIES = ("nvidia", "cuda", "triton")
 
 
 def main() -> None:
-    """Look at what would be installed, and install it if it is for processors alone."""
-    plan = subprocess.run(
-        [*_PIP, "--dry-run", "--report", "-", VERSION], capture_output=True, text=True, check=False
-    )
-    if plan.returncode:
-        print(f"no {VERSION} here: the tests of devices skip")
+    """Install what has no libraries for GPUs, as far as the package index has it."""
+    packages = _packages_for(VERSION)
+    if packages is None:
+        print(f"no {VERSION} here: the tests of devices and kernels skip")
         return
-    names = [package["metadata"]["name"] for package in json.loads(plan.stdout)["install"]]
-    heavy = [name for name in names if name.startswith(_GPU_LIBRARIES)]
+    heavy = [name for name in packages if name.startswith(_GPU_LIBRARIES)]
     if heavy:
         print(f"{VERSION} would bring {len(heavy)} GPU libraries: the tests of devices skip")
         return
-    if names:
-        print(f"installing {VERSION}")
-        subprocess.run([*_PIP, VERSION], check=True)
+    _install(VERSION, packages)
+    kernels = _packages_for("triton")
+    if kernels is None:
+        print("no Triton here: the tests of kernels skip")
+        return
+    _install("triton", kernels)
+
+
+def _packages_for(requirement: str) -> list[str] | None:
+    """Return the packages that pip would install; None if it cannot."""
+    plan = subprocess.run(
+        [*_PIP, "--dry-run", "--report", "-", requirement],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if plan.returncode:
+        return None
+    return [package["metadata"]["name"] for package in json.loads(plan.stdout)["install"]]
+
+
+def _install(requirement: str, packages: list[str]) -> None:
+    """Install a requirement that needs packages which are not there yet."""
+    if packages:
+        print(f"installing {requirement}")
+        subprocess.run([*_PIP, requirement], check=True)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ with 20 features."""
 
 _TOGETHER = 4
 """Columns of soft labels that are summed while a similarity is known, and features between two
-tests of a loop."""
+tests of a loop. Features, and columns if there are several, are padded to a multiple of this."""
 
 _BLOCK = 128
-"""Rows are padded to a multiple of this, so that no load needs a mask."""
+"""Rows are padded to a multiple of this. With both, no load needs a mask."""
 
 _TO_BASE_2 = 1.4426950408889634**0.5
 
@@ -30,7 +30,7 @@ def _sums(
     X, F, out, n_blocks,
     D: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Write Σ_j 2^(-‖x_i - x_j‖²) f_j of some rows, for up to four columns of F."""
+    """Write Σ_j 2^(-‖x_i - x_j‖²) f_j of some rows, for one column of F or for four of several."""
     n = n_blocks * 128
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * 4
@@ -49,15 +49,15 @@ def _sums(
         at = F + others.to(tl.int64) * C + column
         a += weight * tl.load(at)[None, :]
         if C > 1:
-            b += weight * tl.load(at + 1, mask=column + 1 < C, other=0.0)[None, :]
-            c += weight * tl.load(at + 2, mask=column + 2 < C, other=0.0)[None, :]
-            d += weight * tl.load(at + 3, mask=column + 3 < C, other=0.0)[None, :]
+            b += weight * tl.load(at + 1)[None, :]
+            c += weight * tl.load(at + 2)[None, :]
+            d += weight * tl.load(at + 3)[None, :]
     at = out + rows.to(tl.int64) * C + column
     tl.store(at, tl.sum(a, axis=1))
     if C > 1:
-        tl.store(at + 1, tl.sum(b, axis=1), mask=column + 1 < C)
-        tl.store(at + 2, tl.sum(c, axis=1), mask=column + 2 < C)
-        tl.store(at + 3, tl.sum(d, axis=1), mask=column + 3 < C)
+        tl.store(at + 1, tl.sum(b, axis=1))
+        tl.store(at + 2, tl.sum(c, axis=1))
+        tl.store(at + 3, tl.sum(d, axis=1))
 
 
 def in_columns(X: Any) -> Any:
@@ -77,10 +77,11 @@ def kernel_sums(columns: Any, F: Any) -> Any:
     F : tensor of shape (n_samples, n_columns)
         Soft labels, in double precision.
     """
-    d, n = columns.shape
-    padded = torch.nn.functional.pad(F, (0, 0, 0, n - len(F))).contiguous()
-    out = torch.empty_like(padded)
-    grid = (n // _ROWS, triton.cdiv(F.shape[1], _TOGETHER))
-    sizes = {"D": d, "C": F.shape[1], "ROWS": _ROWS, "COLUMNS": _COLUMNS}
+    (d, n), (n_rows, n_columns) = columns.shape, F.shape
+    more = -n_columns % _TOGETHER if n_columns > 1 else 0
+    padded = torch.nn.functional.pad(F, (0, more, 0, n - n_rows)).contiguous()
+    out, width = torch.empty_like(padded), n_columns + more
+    grid = (n // _ROWS, triton.cdiv(width, _TOGETHER))
+    sizes = {"D": d, "C": width, "ROWS": _ROWS, "COLUMNS": _COLUMNS}
     _sums[grid](columns, padded, out, n // _BLOCK, **sizes, num_warps=_WARPS)
-    return out[: len(F)]
+    return out[:n_rows, :n_columns]
