@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +18,7 @@ from apportion.graphs import _device_search, _on_device
 from device_problems import KINDS, assert_nearest, rows_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed: apportion[gpu]")
-pytest.importorskip("triton", reason="triton is not installed: make torch")
+triton = pytest.importorskip("triton", reason="triton is not installed: make torch")
 DEVICE = torch.device("cpu" if os.environ["TRITON_INTERPRET"] == "1" else "cuda")
 
 from apportion.graphs._kernel_sums import in_columns, kernel_sums  # noqa: E402
@@ -92,3 +96,35 @@ def test_neighbors_that_a_bin_loses_are_found(together, monkeypatch):
     assert {frozenset(row) for row in nearest.tolist()} == {frozenset(cluster.tolist())}
     assert sum(anew) == (together if together > 2 else 0), "only where a bin may have lost one"
     assert_nearest(X, ours.lists(k)[0].cpu().numpy())
+
+
+def test_features_whose_tiles_do_not_fit_are_searched_without_bins(monkeypatch):
+    """Shared memory is 227 KiB on an H200 and 99 KiB on many others."""
+    from apportion.graphs import _bin_kernels
+
+    def too_large(*arguments):
+        raise triton.OutOfResources(131072, 101376, "shared memory")
+
+    monkeypatch.setattr(_bin_kernels, "least_in_bins", too_large)
+    X = rows_of("plain", np.random.default_rng(0), n=80, d=70)
+    assert_nearest(X, search(X).lists(5)[0].cpu().numpy())
+    monkeypatch.undo()
+    assert not _bin_kernels.tiles_fit(DEVICE, _bin_kernels.MOST_FEATURES + 1)
+
+
+_KIB = 1024
+
+
+@pytest.mark.slow
+def test_kernels_compile_for_gpus(tmp_path):
+    """An A100 has 163 KiB of shared memory for a block, an H100 or H200 has 227."""
+    script = Path(__file__).with_name("compiled_kernels.py")
+    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for capability, most in (("80", 163 * _KIB), ("90", 227 * _KIB)):
+        shared = json.loads(done.stdout)[capability]
+        assert len(shared) == 6
+        assert max(shared.values()) <= most, shared

@@ -21,7 +21,7 @@ _ROWS, _COLUMNS, _SPLITS = 64, 64, 8
 H200 with 20 features."""
 
 MOST_FEATURES = 128
-"""Shared memory holds the tiles of no more features."""
+"""The shared memory of no GPU holds the tiles of more features; that of many holds fewer."""
 
 
 # Kernels are compiled once, not anew for numbers of rows that are multiples of 16.
@@ -82,6 +82,18 @@ def _counts(
         value = norm[None, :] - 2.0 * tl.dot(q, x, input_precision="tf32x3")
         count += tl.sum((value <= limit[:, None]).to(tl.int32), axis=1)
     tl.store(counts + rows, count, mask=rows < n_rows)
+
+
+def tiles_fit(device: Any, n_features: int) -> bool:
+    """Return whether the shared memory of a GPU holds the tiles of so many features."""
+    if n_features > MOST_FEATURES:
+        return False
+    row = padded(torch.zeros((1, n_features), device=device))
+    try:
+        least_in_bins(row, row, row[:, 0])
+    except triton.OutOfResources:
+        return False
+    return True
 
 
 def padded(X: Any) -> Any:

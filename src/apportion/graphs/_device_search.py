@@ -76,7 +76,7 @@ class DeviceSearch(Search):
 
             self._kernels = kernels
             # Kernels count in 32 bits.
-            self._in_bins = d <= kernels.MOST_FEATURES and n * max(16, 2 * d) < 2**31
+            self._in_bins = n * max(16, 2 * d) < 2**31 and kernels.tiles_fit(device, d)
         self._doubles = self._double(points)
         # Single precision holds rows that are centered and scaled: see `SinglePrecision`.
         sample = self._doubles[:BLOCK_ROWS]
