@@ -26,6 +26,7 @@ from apportion import (
     Totals,
 )
 from apportion._core.decode import Quotas
+from apportion._utils import arrays
 from apportion._utils import device as devices
 from apportion._utils.groups import Groups
 from apportion.graphs import Graph, _device_search, _on_device
@@ -435,11 +436,84 @@ def test_a_gpu_that_runs_full_says_how_many_rows_fit(monkeypatch):
         devices.out_of_memory_explained(*known),
     ):
         raise torch.OutOfMemoryError("CUDA out of memory")
+    for text in ("Triton Error [CUDA]: out of memory", "CUBLAS_STATUS_ALLOC_FAILED when calling"):
+        with (
+            pytest.raises(MemoryError, match="About 1,024 such rows fit"),
+            devices.out_of_memory_explained(*known),
+        ):
+            raise RuntimeError(text)
+    with (
+        pytest.raises(MemoryError, match=r"0 GiB were free. Use device='cpu'.$"),
+        devices.out_of_memory_explained(1000, *known[1:]),
+    ):
+        raise torch.OutOfMemoryError("though the estimate says that these rows fit")
     with (
         pytest.raises(RuntimeError, match="something else"),
         devices.out_of_memory_explained(*known),
     ):
         raise RuntimeError("something else")
+
+
+def test_what_ran_out_of_memory_leaves_nothing_there(monkeypatch):
+    monkeypatch.setattr(devices, "free_on_device", lambda device: 2**30)
+    known = 9000, lambda rows: 2**20 * rows, torch.device("cuda"), "Use {device:cpu}."
+
+    def run_out():
+        tensor = torch.ones(3)
+        kept.append(weakref.ref(tensor))
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    kept = []
+    with pytest.raises(MemoryError) as caught, devices.out_of_memory_explained(*known):
+        run_out()
+    assert [tensor() for tensor in kept] == [None], f"while {caught.value} is handled"
+
+
+def test_a_graph_that_was_chosen_for_a_gpu_is_chosen_again_for_the_processor(on_gpu, monkeypatch):
+    from apportion.graphs import _choice
+
+    monkeypatch.setattr(_choice, "_MOST_ROWS", 50)
+    monkeypatch.setattr(_device_search, "refuse_on_device", devices.refuse_on_device)
+    monkeypatch.setattr(devices, "free_on_device", lambda device: 2**10)
+    X = np.random.default_rng(0).standard_normal((60, 8))
+    known = {"bags": ["a", "b"] * 30, "proportions": {"a": [0.5, 0.5], "b": [0.2, 0.8]}}
+    with pytest.warns(DeviceWarning, match="The processor is used"):
+        model = LPLLP(device="auto").fit(X, **known)
+    assert type(model.graph_) is AnchorGraph
+    assert "are more than the 50" in model.graph_choice_
+
+
+def test_more_similarities_than_32_bits_count_are_refused(monkeypatch):
+    monkeypatch.setattr(_on_device, "_MOST_SIMILARITIES", 3)
+    W = sparse.csr_array(1.0 - np.eye(3))
+    with pytest.raises(
+        MemoryError, match=r"6 similarities, and a device takes 3. Use device='cpu'"
+    ):
+        SparseProducts.from_scipy(W, torch.device("cpu"))
+
+
+def test_factors_may_be_rounded_where_torch_does_not_say(on_gpu, monkeypatch):
+    Q = torch.ones(2, device=GPU)
+    assert not _device_search._rounds_factors(Q)
+
+    def mixed():
+        raise RuntimeError("you have used mix of the legacy and new APIs")
+
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", mixed)
+    assert _device_search._rounds_factors(Q)
+    assert not _device_search._rounds_factors(Q.cpu())
+
+
+@pytest.mark.parametrize("c", [1, 3])
+def test_pseudo_inverses_are_found_in_parts(c, monkeypatch):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((7, c, 2))
+    A[2] = 0.0
+    matrices = A @ A.transpose(0, 2, 1)
+    monkeypatch.setattr(arrays, "_MOST_TOGETHER", 3)
+    expected = np.linalg.pinv(matrices, 1e-9, hermitian=True)
+    for ours in (matrices, torch.from_numpy(matrices)):
+        np.testing.assert_allclose(arrays.pseudo_inverses(ours, 1e-9), expected, atol=1e-9)
 
 
 def test_a_gpu_that_is_too_small_leaves_the_work_to_the_processor_if_that_may_choose(

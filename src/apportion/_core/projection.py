@@ -15,7 +15,15 @@ from apportion._core.dual import (
     meet_totals,
     onto_simplex,
 )
-from apportion._utils.arrays import arange, as_float, beside, namespace, to_numpy, zeros
+from apportion._utils.arrays import (
+    arange,
+    as_float,
+    beside,
+    namespace,
+    pseudo_inverses,
+    to_numpy,
+    zeros,
+)
 from apportion._utils.box_projection import shift_into_box
 from apportion._utils.groups import GroupBlock
 from apportion._utils.threads import block_rows, in_threads
@@ -201,7 +209,7 @@ class Face:
         self._bound = bool(held.any())
         hessian = self._hessian() * (held[:, :, None] & held[:, None, :])
         # Totals that follow from others, as the last class does, make it singular.
-        self._inverse = xp.linalg.pinv(hessian, _SINGULAR, hermitian=True)
+        self._inverse = pseudo_inverses(hessian, _SINGULAR)
 
     def __call__(self, direction: FloatArray) -> FloatArray:
         """Return the nearest direction that stays on the face."""

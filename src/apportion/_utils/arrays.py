@@ -100,6 +100,31 @@ def one_hot(labels: Any, n_classes: int) -> Any:
     return torch.eye(n_classes, dtype=torch.float64, device=labels.device)[labels]
 
 
+_MOST_TOGETHER = 2**14
+"""Matrices of which a GPU's library finds eigenvalues at a time: it fails with more than 2¹⁵."""
+
+
+def pseudo_inverses(matrices: Any, singular: float) -> Any:
+    """Return the pseudo-inverses of symmetric matrices without negative eigenvalues.
+
+    Eigenvalues below a share of a matrix's largest are 0.
+
+    Examples
+    --------
+    >>> pseudo_inverses(np.array([[[4.0]], [[0.0]]]), 1e-9)
+    array([[[0.25]],
+    <BLANKLINE>
+           [[0.  ]]])
+    """
+    xp = namespace(matrices)
+    if matrices.shape[-1] == 1:
+        positive = matrices > 0
+        return xp.where(positive, 1.0 / xp.where(positive, matrices, 1.0), 0.0)
+    starts = range(0, max(len(matrices), 1), _MOST_TOGETHER)
+    parts = (matrices[start : start + _MOST_TOGETHER] for start in starts)
+    return xp.concatenate([xp.linalg.pinv(part, singular, hermitian=True) for part in parts])
+
+
 def first_of_equals(keys: Any) -> tuple[Any, Any, Any]:
     """Return the first position of every different key, each key's number, and their counts.
 

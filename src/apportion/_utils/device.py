@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from shutil import which
+from traceback import clear_frames
 from typing import Any
 
 from apportion._utils.memory import readable
@@ -52,8 +55,9 @@ def _gpu() -> Any:
 
 
 def triton_runs(device: Any) -> bool:
-    """Return whether kernels in Triton run on a device."""
-    return device.type == "cuda" and find_spec("triton") is not None
+    """Return whether kernels in Triton run on a device; Triton needs a C compiler for that."""
+    compiler = os.environ.get("CC") or which("gcc") or which("clang")
+    return device.type == "cuda" and find_spec("triton") is not None and compiler is not None
 
 
 def free_on_device(device: Any) -> int | None:
@@ -98,19 +102,34 @@ def out_of_memory_explained(
     n_rows: int, bytes_of: Callable[[int], int], device: Any, instead: str
 ) -> Iterator[None]:
     """Turn torch's error for a GPU that is full into one that says how many rows would fit."""
-    free = None if device is None else free_on_device(device)
-    try:
+    if device is None:
         yield
-    except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError" or free is None:
-            raise
-    else:
         return
-    # Outside of the handler, because torch's error would keep the tensors of the fit alive.
+    free: int | None = 0
+    try:
+        free = free_on_device(device)
+        yield
+        return
+    except RuntimeError as error:
+        if free is None or not _says_that_memory_is_full(error):
+            raise
+        clear_frames(error.__traceback__)  # they would keep the tensors of the fit alive
     facts = f"The GPU has too little memory for {n_rows:,} rows: {readable(free)} were free."
     raise MemoryError(Advice(facts, _what_fits(n_rows, bytes_of, free, instead)))
 
 
+def _says_that_memory_is_full(error: RuntimeError) -> bool:
+    """Return whether torch, one of CUDA's libraries or Triton ran out of memory."""
+    text = str(error)
+    return (
+        type(error).__name__ == "OutOfMemoryError"
+        or "out of memory" in text
+        or "ALLOC_FAILED" in text
+    )
+
+
 def _what_fits(n_rows: int, bytes_of: Callable[[int], int], free: int, instead: str) -> str:
+    if bytes_of(n_rows) <= free:  # an estimate, which was too low
+        return instead
     rows = bisect_right(range(n_rows), free, key=bytes_of) - 1
     return f"About {max(rows, 0):,} such rows fit. {instead}"

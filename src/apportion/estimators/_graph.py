@@ -111,9 +111,13 @@ class GraphClassifier(BagClassifier):
         if asked is not None:
             self.graph_choice_ = f"{type(asked).__name__}: as asked for"
             return X, asked
-        graph, self.graph_choice_ = choose_graph(*X.shape, device=getattr(self, "device", "cpu"))
+        return X, self._chosen_graph(X, getattr(self, "device", "cpu"))
+
+    def _chosen_graph(self, X: Any, device: str) -> Graph:
+        """Return the graph that suits the number of rows and features."""
+        graph, self.graph_choice_ = choose_graph(*X.shape, device=device)
         _log.info("graph=%r is %s", self.graph, self.graph_choice_)
-        return X, graph
+        return graph
 
     def _keep(
         self,

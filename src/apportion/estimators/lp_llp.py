@@ -295,15 +295,16 @@ class LPLLP(GraphClassifier):
 
         try:
             label(graph)
+            return self
         except MemoryError as error:
             advice = error.args[0] if error.args else None
             if self.device != "auto" or not isinstance(advice, Advice):
                 raise
             facts = f"{advice.facts} The processor is used instead."
-            warnings.warn(DeviceWarning(facts), stacklevel=users_level())
-            graph = clone(graph)
-            graph.device = "cpu"
-            label(graph)
+        warnings.warn(DeviceWarning(facts), stacklevel=users_level())
+        graph = self._chosen_graph(X, "cpu") if asked is None else clone(asked)
+        graph.device = "cpu"
+        label(graph)
         return self
 
     def _label(

@@ -110,7 +110,8 @@ def least_in_bins(Q: Any, X: Any, norms: Any) -> tuple[Any, Any]:
     points = torch.empty_like(values, dtype=torch.int32)
     sizes = {"D": Q.shape[1], "ROWS": _ROWS, "COLUMNS": _COLUMNS, "SPLITS": _SPLITS}
     grid = (triton.cdiv(n_rows, _ROWS), _SPLITS)
-    _bins[grid](Q, X, norms, values, points, n_rows, n_points, per_split, **sizes, num_warps=4)
+    with torch.cuda.device_of(Q):  # Triton takes torch's current GPU, which may be another one
+        _bins[grid](Q, X, norms, values, points, n_rows, n_points, per_split, **sizes, num_warps=4)
     return values, points
 
 
@@ -119,5 +120,6 @@ def count_up_to(Q: Any, X: Any, norms: Any, limits: Any) -> Any:
     counts = torch.empty(len(Q), dtype=torch.int32, device=Q.device)
     sizes = {"D": Q.shape[1], "ROWS": _ROWS, "COLUMNS": _COLUMNS}
     grid = (triton.cdiv(len(Q), _ROWS),)
-    _counts[grid](Q, X, norms, limits, counts, len(Q), len(X), **sizes, num_warps=4)
+    with torch.cuda.device_of(Q):
+        _counts[grid](Q, X, norms, limits, counts, len(Q), len(X), **sizes, num_warps=4)
     return counts

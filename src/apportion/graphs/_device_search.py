@@ -36,14 +36,17 @@ many features, up to the second for each; if torch may round factors to ten bits
 _MOST_IN_BINS = 256
 """Bins, of which there are 512, seldom lose a point among so many candidates."""
 
-_BYTES_PER_FEATURE, _LEAST_FEATURES, _BYTES_PER_SEARCHED_ROW = 20, 16, 2**14
-"""Bytes of the device per feature of a row, which it holds in both precisions, of at least so many
-features, and per row of a block that is searched. Measured with 10⁶ rows of 20 and of 100 features:
-1.9 and 5.3 GiB."""
+_BYTES_PER_FEATURE, _LEAST_FEATURES, _BYTES_PER_SEARCHED_ROW = 36, 16, 2**14
+"""Bytes of the device per feature of a row, which it holds in both precisions, and in double
+precision twice more while the proof fails for some rows; of at least so many features; and per row
+of a block that is searched. With a tile, 3.7 and 6.4 GiB for 10⁶ rows of 20 and of 100 features,
+where 1.9 and 5.3 GiB were measured."""
 
-_TILE_POINTS = 2**15
-_CELLS = 2**27
-"""Points of a tile, and distances that are held at a time, where tiles are written to memory."""
+_TILE_ROWS, _TILE_POINTS = 2**12, 2**15
+"""Rows and points of a tile that is written to memory."""
+
+_CELLS = 2**24
+"""Differences of features that are held at a time."""
 
 
 # The k nearest points are found in three steps. In single precision, k and a few more candidates
@@ -65,6 +68,7 @@ class DeviceSearch(Search):
             lambda rows: (
                 _BYTES_PER_FEATURE * rows * max(d, _LEAST_FEATURES)
                 + _BYTES_PER_SEARCHED_ROW * min(rows, BLOCK_ROWS)
+                + 8 * min(rows, _TILE_ROWS) * min(rows, _TILE_POINTS)
             ),
             device,
             INSTEAD_OF_DEVICE,
@@ -169,13 +173,14 @@ class DeviceSearch(Search):
         import torch
 
         parts_of_rows = []
-        rows = max(1, _CELLS // min(_TILE_POINTS, len(X)))
-        for first in range(0, len(Q), rows):
-            q = Q[first : first + rows]
+        for first in range(0, len(Q), _TILE_ROWS):
+            q = Q[first : first + _TILE_ROWS]
             parts = []
             for start in range(0, len(X), _TILE_POINTS):
                 x = X[start : start + _TILE_POINTS]
-                tile = norms[start : start + _TILE_POINTS] - 2.0 * (q @ x.T)
+                tile = q @ x.T
+                tile *= -2.0
+                tile += norms[start : start + _TILE_POINTS]
                 values, points = tile.topk(min(width, len(x)), largest=False)
                 parts.append((values, points + start))
             values, points = (torch.cat(part, 1) for part in zip(*parts, strict=True))
@@ -197,7 +202,12 @@ def _rounds_factors(Q: Any) -> bool:
     """Return whether torch may round the factors of products in single precision."""
     import torch
 
-    return Q.is_cuda and torch.get_float32_matmul_precision() != "highest"
+    if not Q.is_cuda:
+        return False
+    try:
+        return torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:  # the precision was set in another way, which this function does not read
+        return True
 
 
 def _search_again(points: FloatArray) -> Search:

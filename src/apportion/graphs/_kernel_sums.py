@@ -83,5 +83,6 @@ def kernel_sums(columns: Any, F: Any) -> Any:
     out, width = torch.empty_like(padded), n_columns + more
     grid = (n // _ROWS, triton.cdiv(width, _TOGETHER))
     sizes = {"D": d, "C": width, "ROWS": _ROWS, "COLUMNS": _COLUMNS}
-    _sums[grid](columns, padded, out, n // _BLOCK, **sizes, num_warps=_WARPS)
+    with torch.cuda.device_of(F):  # Triton takes torch's current GPU, which may be another one
+        _sums[grid](columns, padded, out, n // _BLOCK, **sizes, num_warps=_WARPS)
     return out[:n_rows, :n_columns]

@@ -17,6 +17,7 @@ from scipy import sparse
 from apportion._utils.arrays import arange, full, namespace, to_device, to_numpy, zeros
 from apportion._utils.device import free_on_device, triton_runs
 from apportion._utils.typing import FloatArray, IntArray
+from apportion.exceptions import Advice
 from apportion.graphs._products import AnchoredProducts, Products
 
 NEGLIGIBLE = 1e-8
@@ -32,6 +33,10 @@ _LOST, _MOST_KEPT = 1e-18, 1 / 16
 """The share of a row's degree that similarities left out of it may have together, and the share of
 all similarities that may be left for a sparse graph, whose products are then several times faster.
 """
+
+
+_MOST_SIMILARITIES = 2**31 - 1
+"""Similarities of a sparse graph on a device, which are counted in 32 bits."""
 
 
 class DeviceProducts(Products):
@@ -58,6 +63,9 @@ class SparseProducts(DeviceProducts):
 
         from apportion._utils.tensors import Segments, ends_of
 
+        if len(data) > _MOST_SIMILARITIES:
+            facts = f"The graph has {len(data):,} similarities, and a device takes "
+            raise MemoryError(Advice(f"{facts}{_MOST_SIMILARITIES:,}.", "Use {device:cpu}."))
         n, self._lengths = len(lengths), lengths
         with warnings.catch_warnings():
             # torch calls products with sparse tensors a beta; the product is all that is used.

@@ -157,7 +157,7 @@ class KNNGraph(Graph):
 
     def device_bytes(self, n_rows: int, n_features: int, n_classes: int) -> int:
         """Return about how many bytes of a device so many rows take."""
-        per_row = 20 * n_features + 100 * self.n_neighbors
+        per_row = 36 * n_features + 100 * self.n_neighbors
         return n_rows * per_row + super().device_bytes(n_rows, n_features, n_classes)
 
     def _fetched(self) -> Affinity:
