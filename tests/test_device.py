@@ -271,6 +271,60 @@ def test_similarities_below_rounding_are_not_held(on_gpu, monkeypatch):
     assert not isinstance(wide, SparseProducts)
 
 
+@pytest.mark.filterwarnings("ignore:.*almost no similar row")
+@pytest.mark.parametrize("in_time", [False, True])
+def test_newton_takes_few_products_with_all_similarities(on_gpu, monkeypatch, in_time):
+    """The same minimum, where the strongest similarities stand for all in Newton's system."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 500)
+    X, bags = rng.standard_normal((500, 6)) + np.eye(3, 6)[y], rng.permutation(500) % 25
+    known = {"bags": bags, "proportions": Totals.from_labels(y, bags)}
+    known |= {"times": np.arange(500.0)} if in_time else {}
+    n_products, multiply = [], DenseProducts.multiply
+    monkeypatch.setattr(
+        DenseProducts, "multiply", lambda graph, F: n_products.append(1) or multiply(graph, F)
+    )
+
+    def solved():
+        n_products.clear()
+        model = LPLLP(RBFGraph(5.0), device="cuda", refine=False, time_weight=0.1 * in_time)
+        return model.fit(X, **known).solution_, len(n_products)
+
+    ours, few = solved()
+    monkeypatch.setattr(DenseProducts, "sparsified", lambda graph: None)
+    theirs, many = solved()
+    assert ours.converged
+    assert theirs.converged
+    assert few < 0.5 * many
+    assert (np.diff(ours.energies) <= 1e-9).all()
+    np.testing.assert_allclose(ours.energies[-1], theirs.energies[-1], rtol=1e-8)
+    np.testing.assert_allclose(ours.F, theirs.F, atol=1e-3)
+
+
+@pytest.mark.parametrize(("gamma", "kind"), [(8.0, DenseProducts), (30.0, SparseProducts)])
+def test_a_sparsified_graph_keeps_nearly_all_of_each_degree(gamma, kind):
+    """Of a dense graph, and of one without what rounding would lose."""
+    X = np.random.default_rng(0).standard_normal((500, 6))
+    graph = _on_device.gaussian_products(X, gamma, torch.device("cpu"))
+    assert isinstance(graph, kind)
+    W, all_of_them = graph.sparsified().to_scipy(), RBFGraph(gamma).fit(X).affinity_
+    assert W.nnz < len(X) ** 2 / 16
+    assert (W != W.T).nnz == 0
+    np.testing.assert_allclose(W.data, all_of_them[W.nonzero()], rtol=1e-9)
+    lost = 1.0 - W.sum(axis=1) / all_of_them.sum(axis=1)
+    assert (lost <= 0.1).all()
+    assert 0.0 < lost.mean() < 0.01
+
+
+def test_a_graph_with_many_similarities_or_few_is_not_sparsified():
+    X = np.random.default_rng(0).standard_normal((500, 6))
+    for gamma in (1.0, 100.0):
+        graph = _on_device.gaussian_products(X, gamma, torch.device("cpu"))
+        assert isinstance(graph, SparseProducts) == (gamma == 100.0)
+        assert graph.sparsified() is None
+    assert KNNGraph().fit(X).sparsified() is None
+
+
 def test_a_device_holds_the_similarities_of_one_width_at_a_time(on_gpu, monkeypatch):
     made = []
     gaussian = _on_device._gaussian

@@ -1,130 +1,289 @@
-"""Kernels for GPUs, in Triton's interpreter; on a GPU with `TRITON_INTERPRET=0` (`conftest.py`)."""
+"""Kernels in blocks against kernels as a whole."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+import pickle
+import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from scipy import sparse
+from scipy.spatial.distance import cdist
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
 
-from apportion import LPLLP, RBFGraph, Totals
-from apportion.graphs import _device_search, _on_device
-from device_problems import KINDS, assert_nearest, rows_of
+from apportion import CountLogistic, InvCal, MeanMap, PropSVM, Totals
+from apportion.estimators import _kernels as kernels
+from apportion.estimators._inductive import known_bags
+from apportion.estimators._kernels import (
+    Expansion,
+    Kernel,
+    center_of,
+    kernel_features,
+    resolve_kernel,
+)
+from apportion.supervision.bags import match_bags
 
-torch = pytest.importorskip("torch", reason="torch is not installed: apportion[gpu]")
-triton = pytest.importorskip("triton", reason="triton is not installed: make torch")
-DEVICE = torch.device("cpu" if os.environ["TRITON_INTERPRET"] == "1" else "cuda")
-
-from apportion.graphs._kernel_sums import in_columns, kernel_sums  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def with_triton(monkeypatch):
-    """Let kernels run on this device."""
-    for module in (_device_search, _on_device):
-        monkeypatch.setattr(module, "triton_runs", lambda device: True)
-
-
-def search(X):
-    return _device_search.DeviceSearch(X, DEVICE)
-
-
-@settings(max_examples=15)
-@given(st.integers(1, 300), st.integers(1, 9), st.integers(1, 9), st.integers(0, 99))
-def test_sums_are_those_of_similarities(n, d, n_columns, seed):
-    rng = np.random.default_rng(seed)
-    X, F = rng.standard_normal((n, d)), rng.random((n, n_columns))
-    sums = kernel_sums(in_columns(torch.from_numpy(X).to(DEVICE)), torch.from_numpy(F).to(DEVICE))
-    W = np.exp(-((X[:, None] - X) ** 2).sum(axis=2))
-    np.fill_diagonal(W, 0.0)
-    np.testing.assert_allclose(sums.cpu(), W @ F, rtol=1e-5, atol=1e-12)
+X = np.random.default_rng(0).normal(size=(50, 3))
+Z = np.random.default_rng(1).normal(size=(40, 3))
+WHOLE = {
+    "linear": (Kernel("linear"), X @ Z.T),
+    "rbf": (Kernel("rbf", gamma=0.3), rbf_kernel(X, Z, gamma=0.3)),
+    "laplacian": (Kernel("laplacian", gamma=0.3), np.exp(-0.3 * cdist(X, Z))),
+    "poly": (Kernel("poly", 0.5, 2, 1.0), polynomial_kernel(X, Z, degree=2, gamma=0.5, coef0=1.0)),
+    "callable": (Kernel(laplacian_kernel), laplacian_kernel(X, Z)),
+}
 
 
-def test_similarities_are_symmetric_to_the_last_bit():
-    X = torch.from_numpy(np.random.default_rng(0).standard_normal((150, 3))).to(DEVICE)
-    some = torch.arange(0, 150, 19, device=DEVICE)
-    one_hot = torch.eye(150, dtype=torch.float64, device=DEVICE)[:, some]
-    W = kernel_sums(in_columns(X), one_hot)[some]
-    assert torch.equal(W, W.T)
-    assert not W.diagonal().any()
-    assert (W > 0).sum() == 8 * 7
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(kernels, "_BLOCK_BYTES", 8 * 7 * 40)
 
 
-def test_labels_are_those_of_similarities_that_are_held(monkeypatch):
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 3, 100)
-    X, bags = rng.standard_normal((100, 3)) + 4.0 * np.eye(3)[y], rng.integers(0, 9, 100)
-    known = {"bags": bags, "proportions": Totals.from_labels(y, bags)}
-    theirs = LPLLP(RBFGraph(0.3), refine=False).fit(X, **known)
-    monkeypatch.setattr("apportion._utils.device._gpu", lambda: DEVICE)
-    monkeypatch.setattr(_on_device, "free_on_device", lambda device: 2**16)
-    ours = LPLLP(RBFGraph(0.3, device="cuda"), refine=False, tol=1e-6).fit(X, **known)
-    assert isinstance(ours.graph_.products(), _on_device.KernelProducts)
-    np.testing.assert_array_equal(ours.transduction_, theirs.transduction_)
-    np.testing.assert_allclose(ours.label_distributions_, theirs.label_distributions_, atol=1e-4)
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.usefixtures("small_blocks")
+def test_sums_in_blocks_are_sums_over_the_whole(name):
+    kernel, whole = WHOLE[name]
+    weights = np.random.default_rng(2).normal(size=(40, 2))
+    np.testing.assert_allclose(kernel(X, Z), whole)
+    np.testing.assert_allclose(kernel.times(X, Z, weights), whole @ weights)
 
 
-@settings(max_examples=15)
-@given(st.sampled_from(KINDS), st.integers(0, 99), st.integers(1, 12), st.integers(2, 300))
-def test_neighbors_in_bins_are_those_in_double_precision(kind, seed, k, n):
-    X = rows_of(kind, np.random.default_rng(seed), n)
-    assert_nearest(X, search(X).lists(min(k, n - 1))[0].cpu().numpy())
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.usefixtures("small_blocks")
+def test_the_kernel_of_bag_means_is_the_mean_over_pairs(name):
+    kernel, _ = WHOLE[name]
+    codes = np.arange(50) % 4
+    bags = known_bags(match_bags(50, None, codes, np.full((4, 2), 0.5)))
+    between = kernel.between_means(X, bags.groups.averages())
+    whole = kernel(X, X)
+    np.testing.assert_allclose(kernel.diagonal(X), np.diag(whole))
+    for k in range(4):
+        for m in range(4):
+            pairs = whole[np.ix_(codes == k, codes == m)]
+            assert between[k, m] == pytest.approx(pairs.mean())
 
 
-@pytest.mark.parametrize("together", [2, 3, 7])
-def test_neighbors_that_a_bin_loses_are_found(together, monkeypatch):
-    """Programs share the points, of which every 64th has the same bin; a bin keeps two."""
-    n, per_program = 8 * 256, 256
-    rng = np.random.default_rng(0)
-    X = rng.uniform(5.0, 9.0, (n, 4))
-    cluster = per_program + 64 * np.arange(4) + 3
-    cluster = np.concatenate([cluster, cluster + per_program])[:together]
-    X[cluster] = 0.1 * rng.standard_normal((together, 4))
-    ours, anew = search(X), []
-    in_tiles = ours._in_tiles
-    monkeypatch.setattr(
-        ours, "_in_tiles", lambda Q, *others: anew.append(len(Q)) or in_tiles(Q, *others)
+@pytest.mark.parametrize("name", WHOLE)
+def test_compact_expansions_are_the_same_functions(name):
+    kernel, whole = WHOLE[name]
+    weights = np.random.default_rng(2).normal(size=(40, 2))
+    weights[::3] = 0.0
+    expansion = Expansion(kernel, Z, weights, np.array([1.0, -2.0]))
+    np.testing.assert_allclose(expansion(X), whole @ weights + [1.0, -2.0])
+    np.testing.assert_allclose(expansion.compact()(X), expansion(X))
+    assert len(expansion.compact().rows) == (3 if name == "linear" else 26)
+
+
+def test_an_expansion_without_rows_is_its_intercept():
+    kernel = Kernel("rbf")
+    none = Expansion(kernel, X, np.zeros((50, 1)), np.array([2.0])).compact()
+    np.testing.assert_array_equal(none(Z), np.full((40, 1), 2.0))
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_kernel_features_have_the_kernel_as_inner_product(name):
+    kernel, _ = WHOLE[name]
+    whole = kernel(X, X)
+    for given, rows in ((kernel, X), (Kernel("precomputed"), whole)):
+        Z, pivots, V, unexplained = kernel_features(given, rows, 50)
+        np.testing.assert_allclose(Z @ Z.T, whole, atol=1e-6)
+        np.testing.assert_allclose(whole[:, pivots] @ V, Z, atol=1e-6)
+        assert unexplained < 1e-8
+        assert len(pivots) <= {"linear": 3, "poly": 10}.get(name, 50)
+
+
+def test_fewer_kernel_features_are_the_nystroem_approximation():
+    kernel, _ = WHOLE["rbf"]
+    whole = kernel(X, X)
+    Z, pivots, _, unexplained = kernel_features(kernel, X, 8)
+    some = whole[:, pivots]
+    wanted = some @ np.linalg.solve(whole[np.ix_(pivots, pivots)], some.T)
+    np.testing.assert_allclose(Z @ Z.T, wanted, atol=1e-8)
+    assert unexplained == pytest.approx(1 - np.trace(wanted) / np.trace(whole))
+    assert 0 < unexplained < 0.5
+
+
+def test_gamma_scale_is_that_of_scikit_learn_for_centered_features():
+    centered = X - X.mean(axis=0)
+    for rows in (centered, X + np.array([1.7e9, 0.0, 5.0])):
+        gamma = resolve_kernel("rbf", "scale", 3, 0.0, rows).gamma
+        assert gamma == pytest.approx(1 / (3 * centered.var()))
+    assert resolve_kernel("rbf", "scale", 3, 0.0, np.zeros((4, 2))).gamma == 1.0
+    assert resolve_kernel("rbf", 0.7, 3, 0.0, X).gamma == 0.7
+
+
+def test_a_kernel_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
+    monkeypatch.setattr("apportion._utils.memory.free_bytes", lambda: 1000)
+    with pytest.raises(MemoryError, match=r"kernel of 50 rows needs .* Use kernel='linear'"):
+        PropSVM().fit(X, bags=np.arange(50) % 2, proportions=np.array([0.4, 0.6]))
+    with pytest.raises(MemoryError, match=r"kernel of 50 bag means needs .* Use kernel='linear'"):
+        InvCal("rbf").fit(X, np.arange(50) % 2)
+    with pytest.raises(MemoryError, match=r"50 kernel features of 50 rows needs .* max_rank"):
+        MeanMap("rbf").fit(X, np.arange(50) % 2)
+    InvCal().fit(X, np.arange(50) % 2)
+
+
+def fitted(model, rows=X):
+    totals = Totals.from_labels((X[:, 0] > 0).astype(int), np.arange(50) % 5)
+    return model.fit(rows, bags=np.arange(50) % 5, proportions=totals)
+
+
+@pytest.mark.parametrize("estimator", [CountLogistic, InvCal, MeanMap, PropSVM])
+def test_precomputed_and_callable_kernels_are_the_named_ones(estimator):
+    extra = {"n_starts": 3} if estimator is PropSVM else {}
+    named = fitted(estimator("rbf", C=1.0, gamma=0.2, random_state=0, **extra))
+    called = fitted(
+        estimator(lambda a, b: rbf_kernel(a, b, gamma=0.2), C=1.0, random_state=0, **extra)
     )
-    k = together - 1
-    nearest = ours.nearest(X[cluster], k + 1)
-    assert {frozenset(row) for row in nearest.tolist()} == {frozenset(cluster.tolist())}
-    assert sum(anew) == (together if together > 2 else 0), "only where a bin may have lost one"
-    assert_nearest(X, ours.lists(k)[0].cpu().numpy())
-
-
-def test_features_whose_tiles_do_not_fit_are_searched_without_bins(monkeypatch):
-    """Shared memory is 227 KiB on an H200 and 99 KiB on many others."""
-    from apportion.graphs import _bin_kernels
-
-    def too_large(*arguments):
-        raise triton.OutOfResources(131072, 101376, "shared memory")
-
-    monkeypatch.setattr(_bin_kernels, "least_in_bins", too_large)
-    X = rows_of("plain", np.random.default_rng(0), n=80, d=70)
-    assert_nearest(X, search(X).lists(5)[0].cpu().numpy())
-    monkeypatch.undo()
-    assert not _bin_kernels.tiles_fit(DEVICE, _bin_kernels.MOST_FEATURES + 1)
-
-
-_KIB = 1024
-
-
-@pytest.mark.slow
-def test_kernels_compile_for_gpus(tmp_path):
-    """An A100 has 163 KiB of shared memory for a block, an H100 or H200 has 227."""
-    script = Path(__file__).with_name("compiled_kernels.py")
-    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
+    np.testing.assert_allclose(called.predict_proba(Z), named.predict_proba(Z), atol=1e-8)
+    whole = rbf_kernel(X, X, gamma=0.2)
+    extra = {"n_starts": 10} if estimator is PropSVM else {}
+    named = fitted(estimator("rbf", C=1.0, gamma=0.2, random_state=0, **extra))
+    given = fitted(estimator("precomputed", C=1.0, random_state=0, **extra), whole)
+    np.testing.assert_allclose(
+        given.predict_proba(rbf_kernel(Z, X, gamma=0.2)), named.predict_proba(Z), atol=1e-3
     )
-    assert done.returncode == 0, done.stderr
-    for capability, most in (("80", 163 * _KIB), ("90", 227 * _KIB)):
-        shared = json.loads(done.stdout)[capability]
-        assert len(shared) == 6
-        assert max(shared.values()) <= most, shared
+    assert given.__sklearn_tags__().input_tags.pairwise
+    with pytest.raises(ValueError, match=r"square matrix of all pairs of rows. Got shape \(50, 3"):
+        fitted(estimator("precomputed", **extra))
+
+
+@pytest.mark.parametrize("estimator", [CountLogistic, InvCal, MeanMap, PropSVM])
+def test_coefficients_of_a_linear_kernel(estimator):
+    model = fitted(estimator("linear", random_state=0))
+    f = X @ model.coef_.T + model.intercept_
+    np.testing.assert_allclose(f, model.expansion_(X))
+    with pytest.raises(AttributeError, match="kernel='linear'"):
+        fitted(estimator("rbf", random_state=0)).coef_  # noqa: B018
+
+
+@pytest.mark.parametrize("estimator", [CountLogistic, InvCal, MeanMap, PropSVM])
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"kernel": "cubic"}, "'kernel' parameter of .* must be one of 'linear', 'rbf', 'poly'"),
+        ({"gamma": 0.0}, r"'gamma' parameter of .* must be 'scale' or a float in the range \(0"),
+        ({"gamma": "auto"}, "'gamma' parameter of .* must be 'scale' or a float"),
+        ({"C": -1.0}, "'C' parameter of .* must be .*a float in the range"),
+        ({"degree": "two"}, "'degree' parameter"),
+        ({"decode": "argmax"}, "'decode' parameter"),
+        ({"kernel": lambda a, b: np.ones((2, 2))}, r"must return an array of shape"),
+    ],
+)
+def test_bad_parameters_are_named(estimator, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(estimator(**parameters))
+
+
+@pytest.mark.parametrize("estimator", [InvCal, PropSVM])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize(("offset", "unit"), [(1e3, 1.0), (1e5, 1.0), (0.0, 1e4), (0.0, 1e-6)])
+def test_neither_offset_nor_unit_changes_the_decision_function(estimator, kernel, offset, unit):
+    """libsvm, which has an absolute tolerance, must not see them: it would not end."""
+    power = 2 if kernel == "linear" else 0
+    # With labels PropSVM is an SVM. Without them other features mean other random starts.
+    y = (X[:, 0] > 0).astype(int) if estimator is PropSVM else None
+
+    def f(rows, C):
+        model = estimator(kernel, C=C, random_state=0)
+        if y is not None:
+            return model.fit(rows, y).decision_function(rows)
+        return fitted(model, rows).decision_function(rows)
+
+    np.testing.assert_allclose(f(unit * X + offset, 1.0 / unit**power), f(X, 1.0), atol=1e-2)
+
+
+def test_fit_to_unscaled_features_ends():
+    from sklearn.datasets import load_wine
+
+    rows, y = load_wine(return_X_y=True)
+    bags = np.arange(178) % 10
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        PropSVM("linear", n_starts=1, random_state=0).fit(
+            rows, bags=bags, proportions=Totals.from_labels(y, bags)
+        )
+
+
+def test_kernels_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match=r"kernel 'poly' of two rows is nan.*whole degree"):
+        fitted(InvCal("poly", degree=2.5))
+    with pytest.raises(ValueError, match=r"must be symmetric. Rows \d+ and \d+ have"):
+        fitted(PropSVM("precomputed"), np.random.default_rng(0).random((50, 50)))
+    far = -np.sqrt(((X[:, None] - X) ** 2).sum(axis=2))
+    with pytest.raises(ValueError, match="no positive k"):
+        fitted(MeanMap("precomputed"), far)
+    with pytest.raises(ValueError, match="not positive semidefinite"):
+        fitted(MeanMap("precomputed"), far + 0.1)
+
+
+def test_no_block_is_larger_than_the_limit(monkeypatch):
+    """Not even for the diagonal, and whatever the number of rows."""
+    monkeypatch.setattr(kernels, "_BLOCK_BYTES", 8 * 400)
+    largest = 0
+
+    def watched(a, b):
+        nonlocal largest
+        largest = max(largest, len(a) * len(b))
+        return rbf_kernel(a, b, gamma=0.3)
+
+    fitted(MeanMap(watched))
+    fitted(InvCal(watched))
+    assert largest <= 400
+
+
+@pytest.mark.parametrize("estimator", [CountLogistic, InvCal, MeanMap, PropSVM])
+def test_a_precomputed_kernel_is_not_kept(estimator):
+    whole = rbf_kernel(X, gamma=0.2)
+    model = fitted(estimator("precomputed", random_state=0), whole)
+    assert len(pickle.dumps(model.expansion_)) < 8 * 50 * 10
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        model.predict(sparse.csr_array(whole[:3]))
+
+
+def test_the_center_is_exact_however_far_rows_lie():
+    rows = np.round(np.random.default_rng(3).normal(size=(4096, 2)) * 1024) / 1024
+    center = center_of(rows + 2.0**40)
+    np.testing.assert_allclose(center - 2.0**40, rows.mean(axis=0), atol=2.0**-12)
+    np.testing.assert_array_equal(center, center_of(rows[::-1] + 2.0**40))
+
+
+@pytest.mark.parametrize("gamma", [1.0, 1e6])
+@pytest.mark.parametrize("width", [1e-5, 1e-6])
+def test_rounding_does_not_make_a_kernel_indefinite(gamma, width):
+    """Groups so tight, for their distance, that k(x, z) within a group is 1 but for rounding."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(6), 6)[:, None] * 100.0
+    for d in (1, 3):
+        rows = width * rng.normal(size=(36, d)) + group
+        Z, _, V, _ = kernel_features(Kernel("rbf", gamma), rows, 36)
+        np.testing.assert_allclose(Z @ Z.T, rbf_kernel(rows, gamma=gamma), atol=1e-3)
+        assert np.isfinite(V).all()
+        labels = np.arange(36) % 5
+        totals = Totals.from_labels(labels, np.arange(36) % 4)
+        model = MeanMap("rbf", gamma=gamma).fit(
+            rows + 1e4, bags=np.arange(36) % 4, proportions=totals
+        )
+        assert np.isfinite(model.label_distributions_).all()
+
+
+def test_a_kernel_of_the_users_sees_the_rows_as_they_are():
+    def counts(a, b):
+        assert min(a.min(), b.min()) >= 0
+        return np.sqrt(a) @ np.sqrt(b).T
+
+    rows = np.random.default_rng(0).integers(0, 9, (50, 3)).astype(float)
+    for estimator in (CountLogistic, InvCal, MeanMap, PropSVM):
+        fitted(estimator(counts, random_state=0), rows).predict(rows)
+
+
+@pytest.mark.parametrize("estimator", [CountLogistic, InvCal, MeanMap, PropSVM])
+def test_linear_coefficients_are_those_of_the_rows_as_they_are(estimator):
+    model = fitted(estimator("linear", random_state=0), X + 100.0)
+    np.testing.assert_allclose(
+        (X + 100.0) @ model.coef_.T + model.intercept_, model.expansion_(X + 100.0), atol=1e-9
+    )
+    if estimator is MeanMap:
+        here = fitted(MeanMap(), X).class_means_
+        np.testing.assert_allclose(model.class_means_, here + 100.0)

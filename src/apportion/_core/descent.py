@@ -37,10 +37,10 @@ _LOOK_EVERY, _QUIET_LOOKS, _HARDLY_ANY = 5, 2, 1e-4
 """Labels have settled when, in two looks in a row, five iterations apart, no more than one label
 in 10,000 has changed."""
 
-_FIRST_LEAP, _NEXT_LEAP = 100, 25
-"""Iterations before Newton's method is tried, and between two trials. Most runs converge before the
-first; after trials that lower the energy less than the iterations before them, twice as many pass.
-"""
+_FIRST_LEAP, _FIRST_CHEAP_LEAP, _NEXT_LEAP = 100, 12, 25
+"""Iterations before Newton's method is tried, also where it costs little, and between two trials.
+Most runs converge before the first; after trials that lower the energy less than the iterations
+before them, twice as many pass."""
 
 _LEAST_STATIONARITY = 1e-12
 """Progress is measured up to here where the tolerance is 0."""
@@ -202,14 +202,18 @@ def stationarity_threshold(tol: float, lipschitz: float) -> float:
 class _Leaps:
     """When to try Newton's method, by how much it has lowered the energy so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, are_cheap: Callable[[], bool]) -> None:
+        self._are_cheap = are_cheap
         self._at: float = _FIRST_LEAP
         self._wait = _NEXT_LEAP
-        self._last = _FIRST_LEAP - _NEXT_LEAP
+        self._last: int | None = None
 
     def due(self, energies: list[float]) -> bool:
         """Return whether it is to be tried now."""
-        return len(energies) > self._at
+        n_iter = len(energies) - 1
+        if n_iter == _FIRST_CHEAP_LEAP and self._last is None and self._are_cheap():
+            self._at = n_iter
+        return n_iter >= self._at
 
     def lowered(
         self, energies: list[float], leap: Leap[Any] | None, most: int, rounding: float
@@ -219,8 +223,9 @@ class _Leaps:
             self._at = math.inf
             return False
         here = energies[-1]
+        last = max(len(energies) - 1 - _NEXT_LEAP, 0) if self._last is None else self._last
         fell = leap.energy < here or (leap.converged and leap.energy <= here + rounding)
-        useful = here - leap.energy >= energies[self._last] - here
+        useful = here - leap.energy >= energies[last] - here
         n_iter = min(leap.n_iter, most)
         energies += [here] * (n_iter - 1) + [min(leap.energy, here)]
         self._wait = _NEXT_LEAP if useful else 2 * self._wait
@@ -239,8 +244,8 @@ class _Leaps:
 #
 # Where many rows share soft labels, and few totals bind them, the energy is flat, and momentum
 # needs hundreds of steps. From `_FIRST_LEAP` iterations on, Newton's method is tried in between,
-# where the back end has it (see `newton`). It leads to a point of lower energy, from which the
-# descent goes on.
+# where the back end has it (see `newton`), and sooner where it costs little. It leads to a point of
+# lower energy, from which the descent goes on.
 #
 # The run stops where L ‖F - Y‖, the length of the gradient mapping, is small, and where the
 # stationarity of F itself, evaluated to full accuracy, confirms it.
@@ -282,7 +287,7 @@ def descend(
         state.here = evaluator.sharpened(state.here)
         return evaluator.stationarity(state) <= threshold
 
-    leaps = _Leaps()
+    leaps = _Leaps(evaluator.leaps_are_cheap)
     if stationary():
         return Status.CONVERGED
     while len(state.energies) <= max_iter:

@@ -163,6 +163,9 @@ class DescentEvaluator(Protocol[Point, Extrapolated]):
     def step(self, state: DescentState[Point, Extrapolated]) -> Step[Point]:
         """Return the projected gradient step from `state.ahead`."""
 
+    def leaps_are_cheap(self) -> bool:
+        """Return whether a leap costs no more than a few steps."""
+
     def leap(
         self, state: DescentState[Point, Extrapolated], threshold: float, most: int
     ) -> Leap[Point] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property, partial
 from operator import sub
 from typing import NamedTuple
 
@@ -102,16 +103,26 @@ class LocalEvaluator:
         )
         return Step(point, self.energy(point), gap, onward)
 
+    @cached_property
+    def _newton(self) -> NewtonMethod | None:
+        if not self.P.invertible or self.mu > 0:
+            return None
+        # Not `self.inner`: in a cycle, the graph would stay on a device that it may fill.
+        return NewtonMethod(self.P, self.project, partial(_inner, self.weights))
+
+    def leaps_are_cheap(self) -> bool:
+        """Return whether a leap costs no more than a few steps."""
+        return self._newton is not None and self._newton.sparsified
+
     def leap(self, state: LocalState, threshold: float, most: int) -> Leap[LocalPoint] | None:
         """Return where Newton's method leads from `state.here`, if P has an inverse.
 
         A prior makes the energy curved enough for the descent.
         """
-        if not self.P.invertible or self.mu > 0:
+        if self._newton is None:
             return None
-        newton = NewtonMethod(self.P, self.project, self.inner)
         start = self.sharpened(state.here).PF.value
-        end = newton(start, _SHARPER * threshold * state.size, state.size, most)
+        end = self._newton(start, _SHARPER * threshold * state.size, state.size, most)
         point = LocalPoint(end.F, Propagated(self.P(end.F)))
         return Leap(point, self.energy(point), end.n_projections, end.converged)
 
@@ -144,7 +155,7 @@ class LocalEvaluator:
 
     def inner(self, A: FloatArray, B: FloatArray) -> float:
         """Return ⟨A, B⟩_M of differences between soft labels."""
-        return total(lambda w, a, b: (w * a * b).sum(), self.weights, A, B)
+        return _inner(self.weights, A, B)
 
     def length(self, step: FloatArray) -> float:
         """Return ‖step‖_M of a difference between soft labels."""
@@ -174,6 +185,10 @@ class LocalEvaluator:
             residual=residual,
             propagation_residual=self.P.residual,
         )
+
+
+def _inner(weights: FloatArray, A: FloatArray, B: FloatArray) -> float:
+    return total(lambda w, a, b: (w * a * b).sum(), weights, A, B)
 
 
 def descend_plainly(

@@ -84,6 +84,10 @@ class _State:
 # leave, change by little in a step of the descent, and all the less the fewer totals are exact.
 # Newton's steps do not depend on how flat the energy is.
 #
+# Where a dense graph has few strong similarities, A of these alone takes the place of A in Newton's
+# system, whose products then cost next to nothing. φ and its gradient are those of the whole graph,
+# so that the end is the same: an approximate Hessian makes steps worse, not wrong.
+#
 # φ has a kink wherever a soft label reaches 0. Equal rows reach it together, and beyond it the
 # model of φ is poor: then damping grows, and the steps become shorter.
 class NewtonMethod:
@@ -97,6 +101,11 @@ class NewtonMethod:
         The projection onto C, the nearest one.
     inner : callable
         ⟨·, ·⟩_M.
+
+    Attributes
+    ----------
+    sparsified : bool
+        Whether products in Newton's system cost far less than others.
     """
 
     def __init__(
@@ -106,6 +115,9 @@ class NewtonMethod:
         inner: Callable[[FloatArray, FloatArray], float],
     ) -> None:
         self._inverse, self._project, self._inner = P.inverse, project, inner
+        model = P.sparsified()
+        self.sparsified = model is not None
+        self._model = self._inverse if model is None else model.inverse
 
     def __call__(self, G: FloatArray, accuracy: float, size: float, most: int) -> Refined:
         """Lower φ from G = P F on, until its gradient is no longer than the accuracy.
@@ -149,7 +161,7 @@ class NewtonMethod:
         residual = -state.gradient
         along, square = copied(residual), state.steepness**2
         for _ in range(_CG_STEPS):
-            product = self._inverse(along)
+            product = self._model(along)
             product -= face(along)
             product += damping * along
             length = square / self._inner(along, product)

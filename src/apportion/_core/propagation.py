@@ -136,6 +136,10 @@ class Propagator(ABC):
         """Return P⁻¹ F, a new array."""
         raise NotImplementedError(f"{type(self).__name__} has no inverse")
 
+    def sparsified(self) -> Propagator | None:
+        """Return a P whose inverse is nearly the same and costs far less; None if none is known."""
+        return None
+
     def near(
         self, F: FloatArray, step: FloatArray, before: Propagated, accuracy: float
     ) -> Propagated:
@@ -367,10 +371,18 @@ class _SparsePropagator(_ChebyshevPropagator):
 class _ProductPropagator(_ChebyshevPropagator):
     """The same for any products with W, all rows at once: the way of a device."""
 
-    def __init__(self, graph: Products, weights: FloatArray, tau: float, tol: float) -> None:
+    def __init__(
+        self, graph: Products, weights: FloatArray, tau: float, tol: float = 1e-10
+    ) -> None:
         super().__init__(graph, weights, tau, tol)
+        self._graph, self._tau = graph, tau
         self._scale = (tau / weights)[:, None]
         self._parts = [RowPart(slice(None), graph)]
+
+    def sparsified(self) -> Propagator | None:
+        """Return P on the strongest similarities, in the same metric."""
+        graph = self._graph.sparsified()
+        return None if graph is None else _ProductPropagator(graph, self.weights, self._tau)
 
     def _scaled_product(self, part: RowPart, F: FloatArray) -> FloatArray:
         return self._scale * part.matrix.multiply(F)

@@ -29,10 +29,13 @@ _TILE = 8192
 _CELLS = 2**27
 """Similarities that are computed at a time where they are not held: a gigabyte."""
 
-_LOST, _MOST_KEPT = 1e-18, 1 / 16
-"""The share of a row's degree that similarities left out of it may have together, and the share of
-all similarities that may be left for a sparse graph, whose products are then several times faster.
-"""
+_LOST, _LOST_BY_SPARSIFIED = 1e-18, 0.1
+"""The share of a row's degree that similarities left out of it may have together: in place of the
+graph, and beside it, where they usually have less than a hundredth."""
+
+_MOST_KEPT, _MOST_KEPT_OF_FEW = 1 / 16, 1 / 4
+"""The share of all similarities, or of those of a sparse graph, that may be left for another sparse
+graph, whose products are then several times faster."""
 
 
 _MOST_SIMILARITIES = 2**31 - 1
@@ -131,6 +134,10 @@ class _AllPairs(DeviceProducts):
     def rows(self, rows: Any) -> Any:
         """Return W[rows]."""
 
+    def sparsified(self) -> SparseProducts | None:
+        """Return the strongest similarities if they are few."""
+        return _strongest(self, _LOST_BY_SPARSIFIED)
+
     def components(self) -> tuple[int, IntArray]:
         """Return the number of connected components and each row's component, in memory."""
         n = self.n_samples_
@@ -193,18 +200,34 @@ def gaussian_products(X: FloatArray, gamma: float, device: Any) -> DeviceProduct
     held = free is None or 8 * n**2 + beside <= free
     scaled = np.sqrt(gamma) * (X.astype(np.float64) - np.median(X, axis=0))
     rows = to_device(scaled, device)
-    return without_negligible(DenseProducts(_gaussian(rows)) if held else KernelProducts(rows))
+    pairs = DenseProducts(_gaussian(rows)) if held else KernelProducts(rows)
+    return _strongest(pairs, _LOST) or pairs
 
 
-def without_negligible(pairs: _AllPairs) -> DeviceProducts:
-    """Return a dense graph without the similarities that rounding would lose, if few are left.
+class _Strongest(SparseProducts):
+    """The strongest similarities of a dense graph."""
 
-    With a large γ, nearly all similarities are so small that all those left out of a row together
-    are below the rounding of its degree.
+    def sparsified(self) -> SparseProducts | None:
+        """Return the strongest of them if they are few."""
+        values, others = self._matrix.values(), self._matrix.col_indices()
+        least = _LOST_BY_SPARSIFIED / self.n_samples_ * self.degrees_
+        rows = arange(len(least), least).repeat_interleave(self._lengths)
+        strong = namespace(least).minimum(least[rows], least[others]) < values
+        if float(strong.double().mean()) > _MOST_KEPT_OF_FEW:
+            return None
+        lengths = rows[strong].bincount(minlength=len(least))
+        return SparseProducts(values[strong], others[strong], lengths)
+
+
+def _strongest(pairs: _AllPairs, lost: float) -> _Strongest | None:
+    """Return the strongest similarities of a dense graph if they are few.
+
+    All those left out of a row together have less than a share of its degree. With a large γ,
+    nearly all similarities are so small that this is below rounding.
     """
     n, degrees = pairs.n_samples_, pairs.degrees_
     xp, some = namespace(degrees), min(n, max(1, _CELLS // n))
-    least = _LOST / n * degrees
+    least = lost / n * degrees
 
     def above(rows: Any) -> tuple[Any, Any]:
         W = pairs.rows(rows)
@@ -214,14 +237,14 @@ def without_negligible(pairs: _AllPairs) -> DeviceProducts:
     kept = float(above(sample)[1].double().mean()) * n * n
     free = free_on_device(degrees.device)
     if kept > min(_MOST_KEPT * n * n, 2**30) or (free is not None and 48 * kept > free):
-        return pairs
+        return None
     data, columns, counts = [], [], []
     for first in range(0, n, some):
         W, large = above(arange(min(some, n - first), degrees) + first)
         data.append(W[large])
         columns.append(large.nonzero()[:, 1].int())
         counts.append(large.sum(1))
-    return SparseProducts(*map(xp.concatenate, (data, columns, counts)))
+    return _Strongest(*map(xp.concatenate, (data, columns, counts)))
 
 
 def _gaussian(X: Any) -> Any:
@@ -313,6 +336,11 @@ class TiedProducts(Products):
     def multiply(self, F: FloatArray) -> FloatArray:
         """Return W F."""
         return self._inner.multiply(F) + self._edges.multiply(F)
+
+    def sparsified(self) -> Products | None:
+        """Return the strongest similarities if they are few, with all edges in time."""
+        inner = self._inner.sparsified()
+        return None if inner is None else TiedProducts(inner, self._edges)
 
 
 class AnchorProducts(AnchoredProducts):

@@ -28,6 +28,13 @@ class Products(ABC):
     def multiply(self, F: FloatArray) -> FloatArray:
         """Return W F."""
 
+    def sparsified(self) -> Products | None:
+        """Return products that are nearly the same and cost far less; None where none are known.
+
+        Every row keeps nearly all of its degree, in far fewer similarities.
+        """
+        return None
+
     @property
     def n_samples_(self) -> int:
         """The number of fitted rows."""
