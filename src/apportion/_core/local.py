@@ -123,7 +123,7 @@ class LocalEvaluator:
             return None
         start = self.sharpened(state.here).PF.value
         end = self._newton(start, _SHARPER * threshold * state.size, state.size, most)
-        point = LocalPoint(end.F, Propagated(self.P(end.F)))
+        point = self.sharpened(LocalPoint(end.F, end.PF))
         return Leap(point, self.energy(point), end.n_projections, end.converged)
 
     def sharpened(self, point: LocalPoint) -> LocalPoint:

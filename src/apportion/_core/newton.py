@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from apportion._core.projection import Face, MassProjection
-from apportion._core.propagation import Propagator
+from apportion._core.propagation import Propagated, Propagator
 from apportion._utils.arrays import copied, namespace
 from apportion._utils.typing import BoolArray, FloatArray
 
@@ -52,6 +52,8 @@ class Refined:
     ----------
     F : ndarray of shape (n_samples, n_columns)
         Soft labels Π_C(G).
+    PF : Propagated
+        G and F - A G: something near P F.
     n_projections : int
         Projections that it took.
     converged : bool
@@ -59,6 +61,7 @@ class Refined:
     """
 
     F: FloatArray
+    PF: Propagated
     n_projections: int
     converged: bool
 
@@ -144,7 +147,8 @@ class NewtonMethod:
             state = searched or state
             factor = 0.1 if length == 1.0 else 1.0 if length == 0.5 else 10.0
             damping = max(damping * factor, _LEAST_DAMPING)
-        return Refined(state.F, n_projections, state.steepness <= accuracy)
+        PF = Propagated(state.G, -state.gradient)
+        return Refined(state.F, PF, n_projections, state.steepness <= accuracy)
 
     def _at(self, G: FloatArray, AG: FloatArray) -> _State:
         F = self._project(G)
