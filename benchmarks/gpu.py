@@ -261,12 +261,16 @@ def main() -> None:
     print(f"{torch.cuda.get_device_name()}, {cores} cores, torch {torch.__version__}")
     for n_classes in (2, 20):
         Timed("knn", overlapping_clusters(20_000, n_classes=n_classes), "cuda")
+    failed = []
     for part in PARTS:
         if part in options.parts:
             try:
                 PARTS[part]()
             except Exception:  # the other parts are still measured
                 traceback.print_exc()
+                failed.append(part)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -316,6 +316,14 @@ def test_a_sparsified_graph_keeps_nearly_all_of_each_degree(gamma, kind):
     assert 0.0 < lost.mean() < 0.01
 
 
+def test_nothing_is_sparsified_without_memory_for_it(monkeypatch):
+    X = np.random.default_rng(0).standard_normal((500, 6))
+    graphs = [_on_device.gaussian_products(X, gamma, torch.device("cpu")) for gamma in (8.0, 30.0)]
+    assert all(graph.sparsified() for graph in graphs)
+    monkeypatch.setattr(_on_device, "free_on_device", lambda device: 2**10)
+    assert not any(graph.sparsified() for graph in graphs)
+
+
 def test_a_graph_with_many_similarities_or_few_is_not_sparsified():
     X = np.random.default_rng(0).standard_normal((500, 6))
     for gamma in (1.0, 100.0):
@@ -413,6 +421,16 @@ def test_what_does_not_fit_on_a_gpu_is_refused_before_it_is_allocated(monkeypatc
     instead = Graph.instead_of_device
     with pytest.raises(MemoryError, match=re.escape(message)):
         devices.refuse_on_device("The search", 2**15, lambda rows: 8 * rows**2, gpu, instead)
+
+
+def test_triton_needs_a_compiler(monkeypatch):
+    monkeypatch.setattr(devices, "find_spec", lambda name: name)
+    monkeypatch.setattr(devices, "which", lambda name: None)
+    monkeypatch.delenv("CC", raising=False)
+    assert not devices.triton_runs(GPU)
+    monkeypatch.setenv("CC", "cc")
+    assert devices.triton_runs(GPU)
+    assert not devices.triton_runs(torch.device("cpu"))
 
 
 def test_a_missing_torch_is_named(monkeypatch):

@@ -19,7 +19,9 @@ from device_problems import KINDS, assert_nearest, rows_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed: apportion[gpu]")
 triton = pytest.importorskip("triton", reason="triton is not installed: make torch")
-DEVICE = torch.device("cpu" if os.environ["TRITON_INTERPRET"] == "1" else "cuda")
+DEVICE = torch.device("cpu" if triton.knobs.runtime.interpret else "cuda")
+if DEVICE.type == "cuda" and not torch.cuda.is_available():
+    pytest.skip("TRITON_INTERPRET is 0, and there is no GPU", allow_module_level=True)
 
 from apportion.graphs._kernel_sums import in_columns, kernel_sums  # noqa: E402
 

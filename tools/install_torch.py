@@ -12,8 +12,9 @@ import json
 import subprocess
 import sys
 
-VERSION = "torch==2.13.0"
-"""A version without a range: of newer ones, an index may have only builds for GPUs."""
+VERSION, KERNELS = "torch==2.13.0", "triton==3.9.0"
+"""Versions without a range. Of newer ones of torch, an index may have only builds for GPUs; newer
+ones of Triton may compile kernels in another way."""
 
 _PIP = [sys.executable, "-m", "pip", "install", "--quiet"]
 _GPU_LIBRARIES = ("nvidia", "cuda", "triton")
@@ -27,14 +28,14 @@ def main() -> None:
         return
     heavy = [name for name in packages if name.startswith(_GPU_LIBRARIES)]
     if heavy:
-        print(f"{VERSION} would bring {len(heavy)} GPU libraries: the tests of devices skip")
+        print(f"{VERSION} would bring {len(heavy)} GPU libraries: those tests skip")
         return
     _install(VERSION, packages)
-    kernels = _packages_for("triton")
+    kernels = _packages_for(KERNELS)
     if kernels is None:
-        print("no Triton here: the tests of kernels skip")
+        print(f"no {KERNELS} here: the tests of kernels skip")
         return
-    _install("triton", kernels)
+    _install(KERNELS, kernels)
 
 
 def _packages_for(requirement: str) -> list[str] | None:

@@ -38,9 +38,9 @@ _LOOK_EVERY, _QUIET_LOOKS, _HARDLY_ANY = 5, 2, 1e-4
 in 10,000 has changed."""
 
 _FIRST_LEAP, _FIRST_CHEAP_LEAP, _NEXT_LEAP = 100, 12, 25
-"""Iterations before Newton's method is tried, also where it costs little, and between two trials.
-Most runs converge before the first; after trials that lower the energy less than the iterations
-before them, twice as many pass."""
+"""Iterations before Newton's method is first tried, before it is where it costs little, and between
+two trials. Most runs converge before the first; after trials that lower the energy less than the
+iterations before them, twice as many pass."""
 
 _LEAST_STATIONARITY = 1e-12
 """Progress is measured up to here where the tolerance is 0."""
@@ -211,7 +211,7 @@ class _Leaps:
     def due(self, energies: list[float]) -> bool:
         """Return whether it is to be tried now."""
         n_iter = len(energies) - 1
-        if n_iter == _FIRST_CHEAP_LEAP and self._last is None and self._are_cheap():
+        if n_iter == _FIRST_CHEAP_LEAP and self._are_cheap():
             self._at = n_iter
         return n_iter >= self._at
 
@@ -223,9 +223,10 @@ class _Leaps:
             self._at = math.inf
             return False
         here = energies[-1]
-        last = max(len(energies) - 1 - _NEXT_LEAP, 0) if self._last is None else self._last
+        last = len(energies) - 1 - _NEXT_LEAP if self._last is None else self._last
         fell = leap.energy < here or (leap.converged and leap.energy <= here + rounding)
-        useful = here - leap.energy >= energies[last] - here
+        # The first iterations lower the energy by more than any that follow.
+        useful = last < 0 or here - leap.energy >= energies[last] - here
         n_iter = min(leap.n_iter, most)
         energies += [here] * (n_iter - 1) + [min(leap.energy, here)]
         self._wait = _NEXT_LEAP if useful else 2 * self._wait

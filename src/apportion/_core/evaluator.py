@@ -164,7 +164,7 @@ class DescentEvaluator(Protocol[Point, Extrapolated]):
         """Return the projected gradient step from `state.ahead`."""
 
     def leaps_are_cheap(self) -> bool:
-        """Return whether a leap costs no more than a few steps."""
+        """Return whether leaps take few products with the graph; asked for once."""
 
     def leap(
         self, state: DescentState[Point, Extrapolated], threshold: float, most: int

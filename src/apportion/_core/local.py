@@ -111,7 +111,7 @@ class LocalEvaluator:
         return NewtonMethod(self.P, self.project, partial(_inner, self.weights))
 
     def leaps_are_cheap(self) -> bool:
-        """Return whether a leap costs no more than a few steps."""
+        """Return whether leaps take few products with the graph."""
         return self._newton is not None and self._newton.sparsified
 
     def leap(self, state: LocalState, threshold: float, most: int) -> Leap[LocalPoint] | None:

@@ -207,7 +207,7 @@ class DaskEvaluator:
         return Step(point, self._energy(sums), gap, sums.onward, slack)
 
     def leaps_are_cheap(self) -> bool:
-        """Return that there are no leaps."""
+        """Return False: there are no leaps."""
         return False
 
     def leap(

@@ -49,6 +49,15 @@ _CELLS = 2**24
 """Differences of features that are held at a time."""
 
 
+def search_bytes(n_rows: int, n_features: int) -> int:
+    """Return the most bytes of a device that a search among so many rows takes."""
+    return (
+        _BYTES_PER_FEATURE * n_rows * max(n_features, _LEAST_FEATURES)
+        + _BYTES_PER_SEARCHED_ROW * min(n_rows, BLOCK_ROWS)
+        + 8 * min(n_rows, _TILE_ROWS) * min(n_rows, _TILE_POINTS)
+    )
+
+
 # The k nearest points are found in three steps. In single precision, k and a few more candidates
 # are chosen: by bins that hold two points each (`_bin_kernels`), or tile by tile. It is proved that
 # no other point can be among the k nearest: its value would have to be below that of the k-th
@@ -65,11 +74,7 @@ class DeviceSearch(Search):
         refuse_on_device(
             f"The search for the neighbors of {n:,} rows",
             n,
-            lambda rows: (
-                _BYTES_PER_FEATURE * rows * max(d, _LEAST_FEATURES)
-                + _BYTES_PER_SEARCHED_ROW * min(rows, BLOCK_ROWS)
-                + 8 * min(rows, _TILE_ROWS) * min(rows, _TILE_POINTS)
-            ),
+            lambda rows: search_bytes(rows, d),
             device,
             INSTEAD_OF_DEVICE,
         )

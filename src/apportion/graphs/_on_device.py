@@ -33,10 +33,9 @@ _LOST, _LOST_BY_SPARSIFIED = 1e-18, 0.1
 """The share of a row's degree that similarities left out of it may have together: in place of the
 graph, and beside it, where they usually have less than a hundredth."""
 
-_MOST_KEPT, _MOST_KEPT_OF_FEW = 1 / 16, 1 / 4
+_MOST_KEPT, _MOST_KEPT_OF_FEW, _SAMPLED = 1 / 16, 1 / 4, 512
 """The share of all similarities, or of those of a sparse graph, that may be left for another sparse
-graph, whose products are then several times faster."""
-
+graph, whose products are then several times faster; and the rows by which it is estimated."""
 
 _MOST_SIMILARITIES = 2**31 - 1
 """Similarities of a sparse graph on a device, which are counted in 32 bits."""
@@ -208,12 +207,14 @@ class _Strongest(SparseProducts):
     """The strongest similarities of a dense graph."""
 
     def sparsified(self) -> SparseProducts | None:
-        """Return the strongest of them if they are few."""
+        """Return the strongest of them if they are few, and if there is memory to find them."""
         values, others = self._matrix.values(), self._matrix.col_indices()
+        if not _fit(len(values), values.device):
+            return None
         least = _LOST_BY_SPARSIFIED / self.n_samples_ * self.degrees_
         rows = arange(len(least), least).repeat_interleave(self._lengths)
-        strong = namespace(least).minimum(least[rows], least[others]) < values
-        if float(strong.double().mean()) > _MOST_KEPT_OF_FEW:
+        strong = (values > least[rows]) | (values > least[others])
+        if int(strong.sum()) > _MOST_KEPT_OF_FEW * len(values):
             return None
         lengths = rows[strong].bincount(minlength=len(least))
         return SparseProducts(values[strong], others[strong], lengths)
@@ -226,25 +227,30 @@ def _strongest(pairs: _AllPairs, lost: float) -> _Strongest | None:
     nearly all similarities are so small that this is below rounding.
     """
     n, degrees = pairs.n_samples_, pairs.degrees_
-    xp, some = namespace(degrees), min(n, max(1, _CELLS // n))
-    least = lost / n * degrees
+    least, some = lost / n * degrees, min(n, max(1, _CELLS // n))
 
     def above(rows: Any) -> tuple[Any, Any]:
         W = pairs.rows(rows)
-        return W, xp.minimum(least, least[rows][:, None]) < W
+        return W, (least < W) | (least[rows][:, None] < W)
 
-    sample = arange(some, degrees) * n // some
-    kept = float(above(sample)[1].double().mean()) * n * n
-    free = free_on_device(degrees.device)
-    if kept > min(_MOST_KEPT * n * n, 2**30) or (free is not None and 48 * kept > free):
+    sampled = min(some, _SAMPLED)
+    kept = float(above(arange(sampled, degrees) * n // sampled)[1].double().mean()) * n * n
+    if kept > min(_MOST_KEPT * n * n, 2**30) or not _fit(kept, degrees.device):
         return None
     data, columns, counts = [], [], []
     for first in range(0, n, some):
         W, large = above(arange(min(some, n - first), degrees) + first)
-        data.append(W[large])
-        columns.append(large.nonzero()[:, 1].int())
+        places = large.nonzero(as_tuple=True)
+        data.append(W[places])
+        columns.append(places[1].int())
         counts.append(large.sum(1))
-    return _Strongest(*map(xp.concatenate, (data, columns, counts)))
+    return _Strongest(*map(namespace(degrees).concatenate, (data, columns, counts)))
+
+
+def _fit(n_similarities: float, device: Any) -> bool:
+    """Return whether a device has the memory to choose among so many similarities."""
+    free = free_on_device(device)
+    return free is None or 48 * n_similarities <= free
 
 
 def _gaussian(X: Any) -> Any:

@@ -15,6 +15,7 @@ from apportion._utils.parameters import Allowed, check_parameters, integer, real
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.exceptions import counted
+from apportion.graphs._device_search import search_bytes
 from apportion.graphs._neighbors import SEARCHING, neighbor_search
 from apportion.graphs._on_device import SparseProducts
 from apportion.graphs._products import Affinity
@@ -157,8 +158,9 @@ class KNNGraph(Graph):
 
     def device_bytes(self, n_rows: int, n_features: int, n_classes: int) -> int:
         """Return about how many bytes of a device so many rows take."""
-        per_row = 36 * n_features + 100 * self.n_neighbors
-        return n_rows * per_row + super().device_bytes(n_rows, n_features, n_classes)
+        lists = 100 * n_rows * self.n_neighbors
+        soft_labels = super().device_bytes(n_rows, n_features, n_classes)
+        return search_bytes(n_rows, n_features) + lists + soft_labels
 
     def _fetched(self) -> Affinity:
         return self._on_device.to_scipy()
