@@ -95,14 +95,20 @@ class SparseProducts(DeviceProducts):
 
     def components(self) -> tuple[int, IntArray]:
         """Return the number of connected components and each row's component, in memory."""
-        floors = NEGLIGIBLE * self.degrees_
+        rows, others, strong = self._above(NEGLIGIBLE)
+        if not strong.all():
+            rows, others = rows[strong], others[strong]
+        return _components(self.n_samples_, rows, others.long())
+
+    def _above(self, share: float) -> tuple[Any, Any, Any]:
+        """Return rows, columns, and which similarities are above a share of either one's degree."""
+        floors = share * self.degrees_
         rows = arange(len(floors), floors).repeat_interleave(self._lengths)
-        values, others = self._matrix.values(), self._matrix.col_indices().long()
+        values, others = self._matrix.values(), self._matrix.col_indices()
         strong = values > floors[rows]
         if not strong.all():
             strong |= values > floors[others]
-            rows, others = rows[strong], others[strong]
-        return _components(len(floors), rows, others)
+        return rows, others, strong
 
 
 # Every row takes the least number among its neighbors, so does the row that its number names, and
@@ -208,16 +214,13 @@ class _Strongest(SparseProducts):
 
     def sparsified(self) -> SparseProducts | None:
         """Return the strongest of them if they are few, and if there is memory to find them."""
-        values, others = self._matrix.values(), self._matrix.col_indices()
-        if not _fit(len(values), values.device):
+        values, n = self._matrix.values(), self.n_samples_
+        if not _room_to_choose(len(values), values.device):
             return None
-        least = _LOST_BY_SPARSIFIED / self.n_samples_ * self.degrees_
-        rows = arange(len(least), least).repeat_interleave(self._lengths)
-        strong = (values > least[rows]) | (values > least[others])
+        rows, others, strong = self._above(_LOST_BY_SPARSIFIED / n)
         if int(strong.sum()) > _MOST_KEPT_OF_FEW * len(values):
             return None
-        lengths = rows[strong].bincount(minlength=len(least))
-        return SparseProducts(values[strong], others[strong], lengths)
+        return SparseProducts(values[strong], others[strong], rows[strong].bincount(minlength=n))
 
 
 def _strongest(pairs: _AllPairs, lost: float) -> _Strongest | None:
@@ -235,7 +238,7 @@ def _strongest(pairs: _AllPairs, lost: float) -> _Strongest | None:
 
     sampled = min(some, _SAMPLED)
     kept = float(above(arange(sampled, degrees) * n // sampled)[1].double().mean()) * n * n
-    if kept > min(_MOST_KEPT * n * n, 2**30) or not _fit(kept, degrees.device):
+    if kept > min(_MOST_KEPT * n * n, 2**30) or not _room_to_choose(kept, degrees.device):
         return None
     data, columns, counts = [], [], []
     for first in range(0, n, some):
@@ -247,7 +250,7 @@ def _strongest(pairs: _AllPairs, lost: float) -> _Strongest | None:
     return _Strongest(*map(namespace(degrees).concatenate, (data, columns, counts)))
 
 
-def _fit(n_similarities: float, device: Any) -> bool:
+def _room_to_choose(n_similarities: float, device: Any) -> bool:
     """Return whether a device has the memory to choose among so many similarities."""
     free = free_on_device(device)
     return free is None or 48 * n_similarities <= free
