@@ -219,14 +219,25 @@ def test_rows_however_far_are_labeled(monkeypatch, graph, many):
     assert (soft >= 0).all()
 
 
-@pytest.mark.parametrize("n_points", [30, 700])
-def test_of_equally_near_points_the_first_are_taken_whatever_the_threads(n_points):
+@pytest.mark.parametrize("kind", [PairSearch, FlatSearch])
+@pytest.mark.parametrize("n_values, n_features, n_points", [(2, 8, 30), (3, 8, 700), (17, 64, 900)])
+def test_of_equally_near_points_the_first_are_taken_whatever_the_threads(
+    kind, n_values, n_features, n_points
+):
     """Points of a lattice have many equal distances, more than there are spare candidates."""
     rng = np.random.default_rng(0)
-    X = np.unique(rng.integers(0, 2 if n_points < 100 else 3, (n_points, 8)), axis=0).astype(float)
+    X = np.unique(rng.integers(0, n_values, (n_points, n_features)), axis=0) / 10.0
     X = X[rng.permutation(len(X))]
-    squares = ((X[:, None] - X) ** 2).sum(axis=2)
-    truth = np.argsort(squares, axis=1, kind="stable")[:, :6]
+    every = np.broadcast_to(np.arange(len(X)), (len(X), len(X)))
+    truth = np.argsort(neighbors.distances_to(X, X, every), axis=1, kind="stable")[:, :6]
     for threads in (1, 2):
         with threadpool_limits(threads):
-            np.testing.assert_array_equal(PairSearch(X).nearest(X, 6), truth)
+            np.testing.assert_array_equal(kind(X).nearest(X, 6), truth)
+
+
+def test_points_far_from_the_center_are_searched_in_double_precision():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 8)) + 1e5 * rng.integers(0, 2, 400)[:, None]
+    squares = ((X[:, None] - X) ** 2).sum(axis=2)
+    truth = np.argsort(squares, axis=1, kind="stable")[:, :6]
+    np.testing.assert_array_equal(FlatSearch(X).nearest(X, 6), truth)

@@ -7,6 +7,7 @@ that order, so that it does not depend on the order of the input.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,16 +41,13 @@ _RECALL_LOSS = 0.002
 _SAMPLE = 512
 """The number of points on which the recall is measured."""
 
-_SPARE, _DOUBT = 4, 1e-13
-"""Candidates beside the k nearest, and the share of ‖x‖² + ‖y‖² that is rounding in a squared
-distance of double precision."""
-
-_COARSE = 1e-4
-"""Squared distances below this share of ‖x‖² are computed in double precision."""
+_SPARE = 4
+"""Candidates beside the k nearest."""
 
 FARTHEST = 1e15
 """Scaled coordinates are clipped to this, so that single precision holds their squares."""
 
+_PAIRS = 2**20
 _BLOCK_CELLS = 2**18
 BLOCK_ROWS = 2**17
 """The size of blocks that are worked on at a time."""
@@ -136,48 +134,87 @@ class TreeSearch(Search):
 
 
 class PairSearch(Search):
-    """Exact search among all pairs, in double precision."""
+    """Exact search among all pairs, in double precision.
+
+    A search by matrix products cannot order points that are nearly equally near: which of them it
+    takes depends on rounding, and that on the number of threads. Therefore a few more points than
+    k are asked for, and ordered by distances from differences, of equally near points the first.
+    Where even the last of them may be as near as the k-th, all points are compared.
+    """
 
     how = "exact, among all pairs"
+
+    _rounding = 1e-13
+    """The share of ‖x‖² + ‖y‖² that is rounding in the squared distances of `_candidates`."""
 
     def __init__(self, points: FloatArray) -> None:
         super().__init__(points)
         # Distances are differences of squares and x·y, so that an offset would only cost digits.
         self._center = np.median(points[:BLOCK_ROWS], axis=0).astype(np.float64)
-        centered = points - self._center
-        self._pairs = NearestNeighbors(algorithm="brute").fit(centered)
-        self._largest = float(np.einsum("id,id->i", centered, centered).max())
 
-    # Which of several equally near points scikit-learn takes depends on the number of threads.
-    # Therefore a few more candidates are asked for and ordered by distances from differences, of
-    # equally near points the first. Where even the last candidate may be as near as the k-th, all
-    # points are compared in this way.
+    @cached_property
+    def _centered(self) -> FloatArray:
+        return np.asarray(self.points - self._center)
+
+    @cached_property
+    def _squared_sizes(self) -> FloatArray:
+        return np.asarray((self._centered**2).sum(axis=1))
+
+    @cached_property
+    def _pairs(self) -> NearestNeighbors:
+        return NearestNeighbors(algorithm="brute").fit(self._centered)
+
     def nearest(self, X: FloatArray, k: int) -> IntArray:
         """Return the k nearest points of every row of X, of equally near ones the first."""
-        n, rows = len(self.points), X - self._center
+        n = len(self.points)
         width = min(k + _SPARE, n)
-        candidates = np.sort(self._pairs.kneighbors(rows, width, return_distance=False), axis=1)
-        neighbors, distances = self._in_order(X, candidates)
-        if width < n:
-            doubt = _DOUBT * (np.einsum("id,id->i", rows, rows) + self._largest)
-            unsure = np.flatnonzero(distances[:, -1] ** 2 <= distances[:, k - 1] ** 2 + doubt)
-            for block in slices(len(unsure), max(1, _BLOCK_CELLS // n)):
-                some = unsure[block]
-                every = np.broadcast_to(np.arange(n), (len(some), n))
-                neighbors[some, :k] = self._in_order(X[some], every)[0][:, :k]
-        return neighbors[:, :k]
-
-    def _in_order(self, X: FloatArray, candidates: IntArray) -> tuple[IntArray, FloatArray]:
-        """Return candidates, which are sorted, the nearest first, and their distances."""
+        candidates = np.sort(self._candidates(X, width), axis=1)
         distances = distances_to(X, self.points, candidates)
         order = np.argsort(distances, axis=1, kind="stable")
-        return np.take_along_axis(candidates, order, 1), np.take_along_axis(distances, order, 1)
+        neighbors = np.take_along_axis(candidates, order[:, :k], 1)
+        if width < n:
+            kth, last = np.take_along_axis(distances, order[:, [k - 1, -1]], 1).T ** 2
+            unsure = np.flatnonzero(last <= kth + self._doubt(X, kth, self._rounding))
 
 
-class FlatSearch(Search):
-    """Search among all pairs in single precision; in double where single is too coarse."""
+            def compare(block: slice) -> None:
+                neighbors[unsure[block]] = self._among_all(X[unsure[block]], k)
 
-    how = "exact, among all pairs"
+            in_threads(compare, slices(len(unsure), max(1, _PAIRS // n)))
+        return neighbors
+
+    def _candidates(self, X: FloatArray, width: int) -> IntArray:
+        """Return the nearest points, but for rounding, in any order."""
+        rows = X - self._center
+        return np.asarray(self._pairs.kneighbors(rows, width, return_distance=False))
+
+    def _doubt(self, X: FloatArray, squares: FloatArray, rounding: float) -> FloatArray:
+        """Return the rounding error of squared distances up to these from rows of X."""
+        # Within a distance d of x, ‖y‖² is at most 2 ‖x‖² + 2 d².
+        return rounding * (3.0 * ((X - self._center) ** 2).sum(axis=1) + 2.0 * squares)
+
+    def _among_all(self, X: FloatArray, k: int) -> IntArray:
+        """Return the k nearest of all points.
+
+        Products only say which points are too far. All others are ordered by differences.
+        """
+        rows = X - self._center
+        squares = self._squared_sizes - 2.0 * (rows @ self._centered.T)
+        squares += (rows**2).sum(axis=1)[:, None]
+        kth = np.partition(squares, k - 1, axis=1)[:, k - 1]
+        reach = kth + 2.0 * self._doubt(X, kth, PairSearch._rounding)
+        row, point = np.nonzero(squares <= reach[:, None])
+        difference = X[row].astype(np.float64) - self.points[point]
+        exact = np.einsum("id,id->i", difference, difference)
+        by_distance = point[np.lexsort((point, exact, row))]
+        first = np.searchsorted(row, np.arange(len(X)))
+        return np.asarray(by_distance[first[:, None] + np.arange(k)])
+
+
+class FlatSearch(PairSearch):
+    """Exact search among all pairs, in single precision where that is enough."""
+
+    _rounding = 1e-6
 
     def __init__(self, points: FloatArray) -> None:
         super().__init__(points)
@@ -186,18 +223,10 @@ class FlatSearch(Search):
         self._singles = SinglePrecision(points[:BLOCK_ROWS])
         self._index = faiss.IndexFlatL2(points.shape[1])
         self._index.add(self._singles(points))
-        self._pairs = PairSearch(points)
 
-    def nearest(self, X: FloatArray, k: int) -> IntArray:
-        """Return the k nearest points of every row of X, the nearest first."""
-        Q = self._singles(X)
-        squares, neighbors = self._index.search(Q, k)
-        # The rounding error of ‖x‖² + ‖y‖² - 2 x·y is about 1e-7 ‖x‖². Squared distances must be
-        # well above it.
-        coarse = squares[:, -1] <= _COARSE * np.einsum("id,id->i", Q, Q)
-        if coarse.any():
-            neighbors[coarse] = self._pairs.nearest(X[coarse], k)
-        return np.asarray(neighbors)
+
+    def _candidates(self, X: FloatArray, width: int) -> IntArray:
+        return np.asarray(self._index.search(self._singles(X), width)[1])
 
 
 class ListSearch(Search):
