@@ -1,10 +1,10 @@
 """Random problems in random disguises: what must not change does not change.
 
 A case is a number. It draws a problem (features, bags, totals), an estimator, and a disguise of the
-problem that no label may depend on: moved or rescaled features, rows, bags or classes in another
-order or under other names, more or fewer digits of the shares, another number of threads. Features
-are multiples of 2⁻¹⁰, and offsets and scales are such that moved features are exact: what differs
-afterwards is the estimator's own doing.
+problem that no label may depend on: moved or rescaled features; features, rows, bags or classes in
+another order or under other names; more or fewer digits of the shares; another number of threads.
+Features are multiples of 2⁻¹⁰, and offsets and scales are such that moved features are exact: what
+differs afterwards is the estimator's own doing.
 
 `make fuzz` runs cases until its time is over, each under a time limit, and prints those that
 failed; `tests/test_fuzz.py` runs the first of them.
@@ -34,16 +34,19 @@ from apportion import (
     LPLLP,
     AggregateGP,
     AnchorGraph,
+    AutoLLP,
+    CalibratedLLP,
     CountLogistic,
     InvCal,
     KNNGraph,
+    LaplacianMeanMap,
     MeanMap,
     PropSVM,
     RBFGraph,
     WeightedKNN,
 )
 
-KINDS = ("offset", "scale", "rows", "bags", "classes", "digits", "threads")
+KINDS = ("offset", "scale", "features", "rows", "bags", "classes", "digits", "threads")
 OFFSETS = (1.0, -(2.0**10), 2.0**20, 2.0**23, 2.0**26, 1.7e9, -(2.0**40))
 SCALES = (4.0, 2.0**-10, 2.0**20, 2.0**-30, 2.0**30)
 DIGITS = (2, 4, 6, 9, 10, 11, 12, 15)
@@ -65,6 +68,10 @@ ESTIMATORS: dict[str, Any] = {
     "AggregateGP": AggregateGP(n_estimators=10, random_state=0),
     "PropSVM": PropSVM(n_starts=2, random_state=0),
     "EMLLP": EMLLP(random_state=0),
+    "EMLLP trees": EMLLP("trees", cross_fit=2, max_iter=1, random_state=0),
+    "LaplacianMeanMap": LaplacianMeanMap(),
+    "CalibratedLLP": CalibratedLLP(MeanMap(), random_state=0),
+    "AutoLLP": AutoLLP(["gp", "count", "mean-map", "lpllp"], random_state=0),
 }
 KEEPS_TOTALS = [name for name in ESTIMATORS if name != "WeightedKNN"]
 NOT_ASKED = {
@@ -135,6 +142,9 @@ def draw_disguise(
     elif kind == "scale":
         scale = float(rng.choice(SCALES))
         other, how = replace(problem, X=problem.X * scale), f"{scale:g}"
+    elif kind == "features":
+        names = rng.permutation(problem.X.shape[1])
+        other, how = replace(problem, X=problem.X[:, names]), f"{names.tolist()}"
     elif kind == "rows":
         order = rng.permutation(len(order)) if rng.random() < 0.5 else order[::-1]
         inverse = np.argsort(order)

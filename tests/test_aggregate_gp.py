@@ -80,7 +80,8 @@ def test_trees_agree_with_dense_regression(monkeypatch, theta, leaf_size):
     monkeypatch.setattr(maps, "_LEAF_SIZES", (leaf_size,))
     model = AggregateGP("trees", n_estimators=20, random_state=0)
     model.fit(X, bags=bags, proportions=totals)
-    leaves = model._terms[0][1].features.forest.apply(standardized(X))
+    trees = model._terms[0][1].features
+    leaves = trees.forest.apply(standardized(X)[:, trees.columns])
     K = (leaves[:, None] == leaves[None]).mean(axis=2)
     counts = counts_of(y, bags)
     mean, evidence = aggregate_regression(centered_kernel(K), bags, counts, theta)

@@ -18,7 +18,8 @@ from apportion._utils.groups import Groups
 from apportion.datasets import make_bags, make_half_kernel, make_xor
 from apportion.estimators._inductive import InductiveClassifier
 from apportion.model_selection import _calibration as calibration
-from apportion.model_selection._candidate_fits import fold_of_rows, known_without
+from apportion.model_selection import _weighing as weighing
+from apportion.model_selection._candidate_fits import bag_folds, fold_of_rows, known_without
 from apportion.model_selection._candidates import NAMED, resolve_candidates
 from apportion.model_selection._weights import candidate_weights
 from apportion.supervision.bags import match_bags
@@ -502,3 +503,48 @@ def test_new_rows_get_the_class_shares_if_nothing_was_learned():
     P = model.predict_proba(X)
     assert (P[0] == P).all()
     assert model.bag_report_.error("quota") == 0
+
+
+@pytest.mark.parametrize("model", [CalibratedLLP(MeanMap()), AutoLLP(["mean-map", "gp"])])
+def test_moved_and_reordered_features_change_nothing(model):
+    """The bags are dealt to folds by what the rows say, not by the digits they are written in.
+
+    Wine in a dozen bags: its log-likelihoods lie where one deal says "learned", another "nothing".
+    """
+    X, _, bags, totals = wine()
+    plain = clone(model).set_params(random_state=0).fit(X, bags=bags, proportions=totals)
+    for other in (X + 1.0, X + 4.0, X[:, ::-1], 3.0 * X):
+        moved = clone(model).set_params(random_state=0).fit(other, bags=bags, proportions=totals)
+        for name, expected in plain.held_out_log_likelihood_.items():
+            assert moved.held_out_log_likelihood_[name] == pytest.approx(expected, abs=1e-6)
+        np.testing.assert_allclose(
+            moved.label_distributions_, plain.label_distributions_, atol=1e-6
+        )
+        np.testing.assert_array_equal(moved.predict(other), plain.predict(X))
+
+
+def test_another_random_state_deals_other_folds():
+    X, _, bags, totals = wine()
+    found = set()
+    for seed in (0, 1, 2, 2, None, None):
+        model = CalibratedLLP(MeanMap(), random_state=seed)
+        model.fit(X, bags=bags, proportions=totals)
+        found |= set(model.held_out_log_likelihood_.values())
+    assert len(found) == 4
+
+
+def test_where_one_deal_decides_two_are_averaged(monkeypatch):
+    """Only if the log-likelihood is near the one from which something counts as learned."""
+    deals = []
+
+    def dealt(problem, n_asked, deal):
+        deals.append(deal)
+        return bag_folds(problem, n_asked, deal)
+
+    monkeypatch.setattr(weighing, "bag_folds", dealt)
+    for n_bags, expected in ((12, [0, 1]), (60, [0])):
+        deals.clear()
+        X, _, bags, totals = wine(n_bags)
+        model = CalibratedLLP(MeanMap()).fit(X, bags=bags, proportions=totals)
+        assert deals == expected
+        np.testing.assert_allclose(model.held_out_proba_.sum(axis=1), 1.0)

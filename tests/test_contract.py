@@ -40,6 +40,7 @@ from apportion import (
     WeightedKNN,
 )
 from apportion.datasets import make_bags
+from apportion.exceptions import ScaleWarning
 
 pytestmark = pytest.mark.slow
 
@@ -66,18 +67,17 @@ ESTIMATORS = {
     "EMLLP": EMLLP(tol=1e-2, random_state=0),
     "AutoLLP": AutoLLP(["mean-map", "inv-cal"], random_state=0),
     "CalibratedLLP": CalibratedLLP(MeanMap(), random_state=0),
+    "EMLLP trees": EMLLP("trees", cross_fit=2, max_iter=1, random_state=0),
     "EMLLP forest": EMLLP(RandomForestClassifier(5), max_iter=3, random_state=0),
     "EMLLP cross-fitted": EMLLP(
         ExtraTreesRegressor(5, min_samples_leaf=5), start="debiased", max_iter=2, random_state=0
     ),
 }
 FORESTS = ["EMLLP forest", "EMLLP cross-fitted"]
-BY_HASH = [*FORESTS, "AutoLLP", "CalibratedLLP"]
-"""They draw rows, or deal bags to folds, in the order of the rows' hashes."""
 KEEPS_COUNTS = [name for name in ESTIMATORS if ESTIMATORS[name].decode == "quota"]
 KEEPS_TOTALS = [name for name in ESTIMATORS if name not in ("LabelPropagation", "WeightedKNN")]
 INVENTS_CLUSTERS = ["PropSVM", *FORESTS]
-IN_UNITS_OF_X = ["LPLLP rbf", *BY_HASH]
+IN_UNITS_OF_X = ["LPLLP rbf", *FORESTS]
 """γ of this graph and a forest's smallest split have the unit of X."""
 
 every_estimator = pytest.mark.parametrize("name", ESTIMATORS)
@@ -153,7 +153,7 @@ def test_permuting_rows_with_many_copies(name):
 
 @every_estimator
 def test_permuting_rows_and_bags_where_many_bags_hold_the_same_rows(name):
-    if name == "EMLLP cross-fitted":
+    if name in ("EMLLP cross-fitted", "EMLLP trees"):
         pytest.skip("equal bags may be in other folds, and change places")
     rng = np.random.default_rng(2)
     X = rng.integers(0, 2, (60, 2)).astype(float)
@@ -173,8 +173,6 @@ def test_permuting_rows_and_bags_where_many_bags_hold_the_same_rows(name):
     "offset", [2.0**24, 1.7e9, [1.7e9, 0.0]], ids=["2**24", "epoch", "one column"]
 )
 def test_translation_changes_no_label(name, offset):
-    if name in BY_HASH:
-        pytest.skip("rows or folds are drawn in the order of the rows' hashes")
     X, new, bags, totals = groups_apart(3)
     model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
     moved = clone(ESTIMATORS[name]).fit(X + offset, bags=bags, proportions=totals)
@@ -188,6 +186,23 @@ def test_scaling_changes_no_label(name, scale, offset):
     model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
     scaled = clone(ESTIMATORS[name]).fit((X + offset) * scale, bags=bags, proportions=totals)
     assert_same_predictions(scaled, (new + offset) * scale, model, new)
+
+
+@every_estimator
+def test_the_order_of_features_changes_nothing(name):
+    if name in FORESTS:
+        pytest.skip("scikit-learn's forests draw features by their position")
+    rng = np.random.default_rng(4)
+    X, new = rng.normal(size=(90, 5)) * [1, 2, 3, 1, 1], rng.normal(size=(20, 5))
+    y = (X[:, 0] * X[:, 1] + X[:, 3] > 0).astype(int)
+    bags, totals = make_bags(None, y, 10, random_state=0)
+    order = [3, 0, 4, 1, 2]
+    model = clone(ESTIMATORS[name]).fit(X, bags=bags, proportions=totals)
+    other = clone(ESTIMATORS[name]).fit(X[:, order], bags=bags, proportions=totals)
+    np.testing.assert_allclose(
+        other.predict_proba(new[:, order]), model.predict_proba(new), atol=1e-3
+    )
+    np.testing.assert_allclose(other.label_distributions_, model.label_distributions_, atol=1e-3)
 
 
 def groups_apart(c):
@@ -456,3 +471,18 @@ def test_graph_parameters_can_be_set_and_searched():
     assert model.graph_ is not model.graph
     assert model.graph_.n_neighbors == 3
     assert not hasattr(model.graph, "affinity_")
+
+
+@pytest.mark.parametrize(
+    "name", ["LPLLP", "LabelPropagation", "WeightedKNN", "InvCal rbf", "MeanMap rbf"]
+)
+def test_units_that_decide_about_distances_are_told(name):
+    X, _, bags, totals = blobs(0)
+    frame = pd.DataFrame({"steps": 100.0 * X[:, 0], "heart": X[:, 1], "zero": 0.0})
+    with pytest.warns(ScaleWarning, match="'steps' has .* and 'heart' has .*StandardScaler"):
+        clone(ESTIMATORS[name]).fit(frame, bags=bags, proportions=totals)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ScaleWarning)
+        scaled = frame / [10.0, 1.0, 1.0]
+        clone(ESTIMATORS[name]).fit(scaled, bags=bags, proportions=totals)
+        AutoLLP(["lpllp", "mean-map-rbf"]).fit(frame, bags=bags, proportions=totals)

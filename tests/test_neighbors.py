@@ -220,7 +220,9 @@ def test_rows_however_far_are_labeled(monkeypatch, graph, many):
 
 
 @pytest.mark.parametrize("kind", [PairSearch, FlatSearch])
-@pytest.mark.parametrize("n_values, n_features, n_points", [(2, 8, 30), (3, 8, 700), (17, 64, 900)])
+@pytest.mark.parametrize(
+    ("n_values", "n_features", "n_points"), [(2, 8, 30), (3, 8, 700), (17, 64, 900)]
+)
 def test_of_equally_near_points_the_first_are_taken_whatever_the_threads(
     kind, n_values, n_features, n_points
 ):

@@ -27,6 +27,7 @@ __all__ = [
     "MissedNeighborsWarning",
     "OutputError",
     "SavedModelError",
+    "ScaleWarning",
     "SettingsError",
     "SupervisionError",
 ]
@@ -329,6 +330,10 @@ class MissedNeighborsWarning(UserWarning):
 
 class DuplicateRowsWarning(RowsWarning):
     """So many rows are equal that the graph cannot tell their neighborhoods apart."""
+
+
+class ScaleWarning(UserWarning):
+    """The units of a few features decide how far rows are from each other."""
 
 
 class EpisodesWarning(UserWarning):

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from apportion._core.descent import Solution, Status
 from apportion._core.uniqueness import unsupervised_rows
 from apportion._utils.sequences import Sequences
-from apportion._utils.typing import IntArray
+from apportion._utils.typing import FloatArray, IntArray
 from apportion.exceptions import (
     Advice,
     AmbiguousTotalsWarning,
@@ -25,12 +25,19 @@ from apportion.exceptions import (
     EpisodesWarning,
     IsolatedRowsWarning,
     MissedNeighborsWarning,
+    ScaleWarning,
     name_some,
     users_level,
 )
 from apportion.graphs import Graph, KNNGraph
 from apportion.supervision.bags import Bags
 from apportion.supervision.episode_limits import episodes_above, episodes_begun
+
+_UNEQUAL = 100.0
+"""Variances that differ by more than this are of units that nobody weighed against each other."""
+
+_ROUNDING = 1e-12
+"""The share of its mean that a constant feature may vary by."""
 
 
 class Remedies(NamedTuple):
@@ -150,6 +157,36 @@ def warn_of_episodes(labels: IntArray, bags: Bags, sequences: Sequences) -> None
             f"come first: {name_some(above, 3)}."
         )
         warn(EpisodesWarning, facts, "Check these numbers and the totals of these bags.")
+
+
+def warn_of_scales(X: FloatArray, names: Sequence[str] | None) -> None:
+    """Warn of features of very different variances, whose units decide about distances.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        The rows between which distances are taken.
+    names : sequence of str, optional
+        The names of the features.
+    """
+    deviations = X.std(axis=0)
+    varying = np.flatnonzero(deviations > _ROUNDING * np.abs(X.mean(axis=0)))
+    if not varying.size:
+        return
+    least, most = varying[np.argsort(deviations[varying], kind="stable")[[0, -1]]]
+    if deviations[most] <= np.sqrt(_UNEQUAL) * deviations[least]:
+        return
+    described = [
+        f"{f'feature {j}' if names is None else repr(str(names[j]))} has {deviations[j]:.2g}"
+        for j in (most, least)
+    ]
+    warn(
+        ScaleWarning,
+        f"Features have standard deviations of very different size: {' and '.join(described)}. "
+        "Distances between rows hardly see the small ones.",
+        "Scale the features first, with sklearn.preprocessing.StandardScaler, unless their units "
+        "are meant to weigh.",
+    )
 
 
 def warn_of_missing_times(hint: str) -> None:

@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 
 from apportion._core.projection import reconcile
 from apportion._utils.groups import balanced_folds
+from apportion._utils.hashing import column_order
 from apportion._utils.progress import report_progress
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.estimators._inductive import KnownBags, known_bags
@@ -282,20 +283,22 @@ class QuantileBins(TransformerMixin, BaseEstimator):
     Trees on bins do not depend on the units of features, and outliers do not draw the random
     thresholds of extremely randomized trees to empty ranges. Gradient boosting bins its features
     itself, by weighted quantiles in some versions of scikit-learn, which takes longer than all
-    trees. Features that are bins already are left alone.
+    trees. Features that are bins already are left alone. The bins are in an order of their own
+    (`column_order`), so that random trees do not depend on that of the features.
     """
 
     def fit(self, X: FloatArray, y: Any = None) -> Self:
-        """Compute the edges of the bins."""
+        """Compute the edges of the bins of each feature."""
         levels = np.linspace(0.0, 1.0, 256)[1:-1]
         self.edges_ = [np.unique(edges) for edges in np.quantile(X, levels, axis=0).T]
+        self.order_ = column_order(X)
         return self
 
     def transform(self, X: FloatArray) -> FloatArray:
         """Return the numbers of the bins, in the precision that trees work in."""
         numbers = np.empty(X.shape, dtype=np.float32)
-        for j, edges in enumerate(self.edges_):
-            numbers[:, j] = np.searchsorted(edges, X[:, j])
+        for place, j in enumerate(self.order_):
+            numbers[:, place] = np.searchsorted(self.edges_[j], X[:, j])
         return numbers
 
 

@@ -13,6 +13,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from apportion._io.archive import Stored, numbers
 from apportion._io.model_state import State, StateReader
+from apportion._utils.hashing import column_order
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
 from apportion.estimators._forest import Forest
 from apportion.estimators._kernels import Expansion, Kernel, center_of
@@ -165,25 +166,32 @@ class TreeMap:
 
     forest: ExtraTreesRegressor | Forest
     offsets: AnyArray
+    columns: IntArray | None = None
+    """The columns of rows as the forest sees them; None = as they are."""
 
     @classmethod
     def of(cls, X: FloatArray, leaf_size: int, n_estimators: int, seed: int) -> TreeMap:
-        """Return the leaves of trees grown on the first rows."""
-        X = X[:_TREE_ROWS]
+        """Return the leaves of trees grown on the first rows, which are in an order of their own.
+
+        The trees see the features in an order of their own, too.
+        """
+        columns = column_order(X)
+        X = X[:_TREE_ROWS, columns]
         forest = ExtraTreesRegressor(
             n_estimators, max_features=1, min_samples_leaf=leaf_size, random_state=seed
         )
         # With one feature to choose from, the target decides nothing but must not be constant.
         forest.fit(X, np.random.RandomState(seed).uniform(size=len(X)))
         n_nodes = [tree.tree_.node_count for tree in forest.estimators_]
-        return cls(forest, np.cumsum([0, *n_nodes]))
+        return cls(forest, np.cumsum([0, *n_nodes]), columns)
 
     @property
     def cells(self) -> int:
         return len(self.offsets) - 1
 
     def raw(self, X: FloatArray) -> Any:
-        leaves = self.forest.apply(X) + self.offsets[:-1]
+        seen = X if self.columns is None else X[:, self.columns]
+        leaves = self.forest.apply(seen) + self.offsets[:-1]
         n, n_trees = leaves.shape
         values = np.full(n * n_trees, 1.0 / np.sqrt(n_trees))
         shape = (n, int(self.offsets[-1]))
@@ -285,7 +293,7 @@ def restored_function(state: StateReader) -> Function:
 
 def _trees(features: TreeMap) -> Forest:
     forest = features.forest
-    return forest if isinstance(forest, Forest) else Forest.of(forest)
+    return forest if isinstance(forest, Forest) else Forest.of(forest, features.columns)
 
 
 def feature_maps(

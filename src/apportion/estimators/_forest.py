@@ -49,18 +49,23 @@ class Forest:
     }
 
     @classmethod
-    def of(cls, forest: Any) -> Self:
-        """Return the trees of a fitted forest of scikit-learn."""
+    def of(cls, forest: Any, columns: IntArray | None = None) -> Self:
+        """Return the trees of a forest of scikit-learn, which was fitted to rows in these columns.
+
+        By default, the columns are in their order.
+        """
+        columns = np.arange(forest.n_features_in_) if columns is None else columns
         trees = [estimator.tree_ for estimator in forest.estimators_]
         roots = np.cumsum([0, *(tree.node_count for tree in trees[:-1])])
         first = np.repeat(roots, [tree.node_count for tree in trees])
         left = np.concatenate([tree.children_left for tree in trees])
         right = np.concatenate([tree.children_right for tree in trees])
         leaf, itself = left < 0, np.arange(len(left))
+        features = np.concatenate([tree.feature for tree in trees])
         return cls(
             np.where(leaf, itself, left + first).astype(np.int32),
             np.where(leaf, itself, right + first).astype(np.int32),
-            np.where(leaf, 0, np.concatenate([tree.feature for tree in trees])).astype(np.int32),
+            np.where(leaf, 0, columns[features]).astype(np.int32),
             np.where(leaf, 0.0, np.concatenate([tree.threshold for tree in trees])),
             roots.astype(np.int32),
         )
@@ -126,10 +131,10 @@ class ForestRegressor:
     values: FloatArray
 
     @classmethod
-    def of(cls, forest: Any) -> Self:
-        """Return the trees and values of a fitted forest of scikit-learn."""
+    def of(cls, forest: Any, columns: IntArray | None = None) -> Self:
+        """Return the trees and values of such a forest."""
         values = [estimator.tree_.value[:, :, 0] for estimator in forest.estimators_]
-        return cls(Forest.of(forest), np.concatenate(values))
+        return cls(Forest.of(forest, columns), np.concatenate(values))
 
     def predict(self, X: FloatArray) -> FloatArray:
         """Return the mean of the values, summed in the order of the trees as scikit-learn does."""

@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 
 from apportion._core.decode import Decoding
 from apportion._core.projection import MassProjection
+from apportion._core.warn import warn_of_scales
 from apportion._io.archive import Stored
 from apportion._io.model_state import State, StateReader, described, description
 from apportion._utils.typing import AnyArray, FloatArray
@@ -108,6 +109,8 @@ class GraphClassifier(BagClassifier):
         """Return X as numbers, and the graph that was asked for or one chosen for X."""
         sparse_too = asked is not None and not asked.sees_features
         X = self._checked_rows(X, reset=True, sparse_too=sparse_too)
+        if asked is None or asked.sees_features:
+            warn_of_scales(X, getattr(self, "feature_names_in_", None))
         if asked is not None:
             self.graph_choice_ = f"{type(asked).__name__}: as asked for"
             return X, asked

@@ -13,13 +13,20 @@ from scipy.special import expit
 from sklearn.utils import Tags, check_random_state
 
 from apportion._core.projection import reconcile
+from apportion._core.warn import warn_of_scales
 from apportion._io.archive import LEAST_POSITIVE, Stored
 from apportion._io.model_state import State, StateReader
 from apportion._utils.groups import Groups
-from apportion._utils.hashing import row_hashes, scramble
+from apportion._utils.hashing import (
+    feature_keys,
+    random_order,
+    rounded_keys,
+    row_hashes,
+    scramble,
+)
 from apportion._utils.parameters import one_of, real
 from apportion._utils.threads import with_reproducible_sums
-from apportion._utils.typing import AnyArray, FloatArray, IntArray
+from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._base import BagClassifier, all_or_nothing, training_rows
 from apportion.estimators._kernels import (
     KERNELS,
@@ -132,6 +139,8 @@ class KernelClassifier(InductiveClassifier):
         return self.expansion_.uncentered_intercept
 
     def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
+        if self.kernel in ("rbf", "laplacian"):
+            warn_of_scales(X, getattr(self, "feature_names_in_", None))
         center = None if callable(self.kernel) or not self._sees_features else center_of(X)
         X = centered(X, center)
         kernel = resolve_kernel(self.kernel, self.gamma, self.degree, self.coef0, X)
@@ -286,18 +295,21 @@ def calibrated_slope(f: FloatArray, bags: Bags) -> float:
 def feature_order(X: FloatArray | None, bags: Bags) -> tuple[IntArray, IntArray]:
     """Return an order of the rows, and of the bags, that does not depend on the input's order.
 
-    Rows are sorted by their features, and equal rows by their bags. Bags are sorted by the features
-    of their rows, and equal bags by their totals: first without regard to the order of classes.
-    Without features, rows and bags stay in their order.
+    It is a random order of what the features say (`feature_keys`), so that moved or rescaled
+    features do not change it either. Equal rows follow each other, sorted by their bags. Bags of
+    equal rows are sorted by their totals: first without regard to the order of classes. Without
+    features, rows and bags stay in their order.
     """
     if X is None:
         return np.arange(bags.n_samples), np.arange(len(bags.ids))
-    hashes = row_hashes(X)
-    contents: AnyArray = np.zeros(len(bags.ids) + 1, dtype=np.uint64)
-    np.add.at(contents, bags.codes, scramble(hashes))
+    keys = feature_keys(X)
+    rows = random_order(keys)
+    contents = np.zeros(len(bags.ids) + 1)
+    np.add.at(contents, bags.codes, np.sin(3.0 * keys))
     totals = np.hstack([bags.lower, bags.upper])
     sorted_totals = np.hstack([np.sort(bags.lower, axis=1), np.sort(bags.upper, axis=1)])
-    order = np.lexsort((row_hashes(totals), row_hashes(sorted_totals), contents[:-1]))
+    by_rows = random_order(rounded_keys(contents[:-1]))
+    order = np.lexsort((row_hashes(totals), row_hashes(sorted_totals), by_rows))
     rank = np.append(np.argsort(order), -1)
-    positions = scramble(np.arange(len(hashes), dtype=np.uint64))
-    return np.lexsort((positions, bags.given >= 0, rank[bags.codes], hashes)), order
+    positions = scramble(np.arange(len(rows), dtype=np.uint64))
+    return np.lexsort((positions, bags.given >= 0, rank[bags.codes], row_hashes(X), rows)), order

@@ -35,7 +35,7 @@ def rule_state(estimator: Any, rule: Rule, bins: QuantileBins | None) -> State:
     """
     named = estimator is None or isinstance(estimator, str)
     if named and bins is not None and isinstance(rule.learner, ExtraTreesRegressor):
-        return _trees_state(ForestRegressor.of(rule.learner), bins)
+        return _trees_state(ForestRegressor.of(rule.learner, bins.order_), bins)
     if named and bins is not None and isinstance(rule.learner, ForestRegressor):
         return _trees_state(rule.learner, bins)
     if named and isinstance(rule.learner, Pipeline):
@@ -80,6 +80,7 @@ def _restored_bins(state: StateReader) -> QuantileBins:
         state.refuse_array("edges", f"{len(edges):,} edges", f"{ends[-1]:,}, as n_edges says")
     bins = QuantileBins()
     bins.edges_ = np.split(edges, ends[:-1])
+    bins.order_ = np.arange(len(bins.edges_))
     return bins
 
 

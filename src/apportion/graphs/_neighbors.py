@@ -176,7 +176,6 @@ class PairSearch(Search):
             kth, last = np.take_along_axis(distances, order[:, [k - 1, -1]], 1).T ** 2
             unsure = np.flatnonzero(last <= kth + self._doubt(X, kth, self._rounding))
 
-
             def compare(block: slice) -> None:
                 neighbors[unsure[block]] = self._among_all(X[unsure[block]], k)
 
@@ -223,7 +222,6 @@ class FlatSearch(PairSearch):
         self._singles = SinglePrecision(points[:BLOCK_ROWS])
         self._index = faiss.IndexFlatL2(points.shape[1])
         self._index.add(self._singles(points))
-
 
     def _candidates(self, X: FloatArray, width: int) -> IntArray:
         return np.asarray(self._index.search(self._singles(X), width)[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from apportion.estimators import EMLLP, LPLLP
 from apportion.estimators._base import seeded
 from apportion.estimators._graph import GraphClassifier
 from apportion.estimators._inductive import feature_order
-from apportion.exceptions import CandidateWarning, message_of, users_level
+from apportion.exceptions import CandidateWarning, ScaleWarning, message_of, users_level
 from apportion.model_selection._candidates import Candidate
 from apportion.supervision.bags import Bags
 from apportion.supervision.totals import Totals
@@ -85,6 +85,8 @@ class Problem:
         y, bags, totals = known_without(self.bags, hidden)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
+            # Features are standardized, or left in their units on purpose.
+            warnings.simplefilter("ignore", ScaleWarning)
             when = {"times": self.in_order} if isinstance(model, LPLLP) else {}
             model.fit(X, y, bags=bags, proportions=totals, **when)
             P = row_probabilities(model, X, self.bags.classes)
@@ -163,10 +165,11 @@ def known_without(bags: Bags, hidden: BoolArray | None) -> tuple[AnyArray | None
     return y, ids[codes], totals
 
 
-def fold_of_rows(X: FloatArray, bags: Bags, n_folds: int) -> IntArray:
+def fold_of_rows(X: FloatArray, bags: Bags, n_folds: int, deal: int = 0) -> IntArray:
     """Return the fold in which each row is held out, -1 for rows of which nothing is known.
 
-    Whole bags, and labeled rows in no bag, are dealt to the folds in the order of their features.
+    Whole bags, and labeled rows in no bag, are dealt to the folds in an order that depends on their
+    features and on the number of the deal, the largest first.
     """
     row_order, bag_order = feature_order(X, bags)
     K = len(bags.ids)
@@ -175,11 +178,12 @@ def fold_of_rows(X: FloatArray, bags: Bags, n_folds: int) -> IntArray:
     units[loose] = K + np.arange(len(loose))
     sizes = np.concatenate([bags.groups.sizes, np.ones(len(loose))])
     order = np.concatenate([bag_order, K + np.arange(len(loose))]).astype(np.intp)
+    order = order[np.random.RandomState(deal).permutation(len(order))]
     folds = balanced_folds(sizes, n_folds, order[np.argsort(-sizes[order], kind="stable")])
     return np.append(folds, -1)[units]
 
 
-def bag_folds(problem: Problem, n_asked: int) -> tuple[IntArray, int]:
+def bag_folds(problem: Problem, n_asked: int, deal: int = 0) -> tuple[IntArray, int]:
     """Return the fold of every row, and how many of the folds are held out.
 
     None is held out if there are too few bags, and not all if rows and bags are very many.
@@ -187,7 +191,7 @@ def bag_folds(problem: Problem, n_asked: int) -> tuple[IntArray, int]:
     bags = problem.bags
     n_units = len(bags.ids) + int(((bags.codes < 0) & (bags.given >= 0)).sum())
     n_folds = min(n_asked, n_units) if n_units >= LEAST_BAGS else 0
-    folds = fold_of_rows(problem.X, bags, max(n_folds, 1))
+    folds = fold_of_rows(problem.X, bags, max(n_folds, 1), deal)
     if bags.n_samples > _MANY_ROWS:
         n_enough = -(-_ENOUGH_BAGS * n_folds // max(n_units, 1))
         n_folds = min(n_folds, _FEW_FOLDS, n_enough)
@@ -201,8 +205,10 @@ def fit_candidates(
     n_folds: int,
     n_jobs: int | None,
     costs: Sequence[float] | None = None,
+    *,
+    whole: bool = True,
 ) -> list[FittedCandidate]:
-    """Fit every candidate to all bags, and once without each fold.
+    """Fit every candidate to all bags, unless they need not be, and once without each fold.
 
     A candidate that fails is left out with a warning. After an interrupt (Ctrl-C), the candidates
     that are complete are returned, with a warning; the interrupt goes on if there is none. The
@@ -211,7 +217,7 @@ def fit_candidates(
     complete: list[FittedCandidate] = []
     answers: dict[str, list[FloatArray]] = {}
     needed = {candidate.first for candidate in candidates}
-    hidden = [None, *(folds == fold for fold in range(n_folds))]
+    hidden = [*([None] if whole else []), *(folds == fold for fold in range(n_folds))]
     n_runs = len(candidates) * len(hidden)
     run_costs = None if costs is None else np.repeat(costs, len(hidden)).tolist()
     with several_runs(WEIGHING, "fit", n_runs, costs=run_costs) as next_run:
@@ -247,6 +253,26 @@ def fit_candidates(
     return complete
 
 
+def held_out_again(
+    fitted: Sequence[FittedCandidate],
+    problem: Problem,
+    folds: IntArray,
+    n_folds: int,
+    n_jobs: int | None,
+) -> list[FittedCandidate]:
+    """Return candidates with the mean of their held-out probabilities and those in other folds."""
+    candidates = [one.candidate for one in fitted]
+    others = fit_candidates(problem, candidates, folds, n_folds, n_jobs, whole=False)
+    again = {other.candidate.name: other for other in others}
+    return [_averaged(one, again.get(one.candidate.name, one)) for one in fitted]
+
+
+def _averaged(one: FittedCandidate, other: FittedCandidate) -> FittedCandidate:
+    mean = (one.held_out + other.held_out) / 2.0
+    held_out = np.where(np.isnan(mean), one.held_out, mean)  # if not all folds are held out
+    return replace(one, held_out=held_out, seconds=one.seconds + other.seconds)
+
+
 def _fits(
     problem: Problem,
     candidate: Candidate,
@@ -262,8 +288,9 @@ def _joined(
     candidate: Candidate, fits: Sequence[CandidateFit], hidden: Sequence[BoolArray | None]
 ) -> FittedCandidate:
     held_out = np.full(fits[0].probabilities.shape, np.nan)
-    for fit, rows in zip(fits[1:], hidden[1:], strict=True):
-        held_out[rows] = fit.probabilities[rows]
+    for fit, rows in zip(fits, hidden, strict=True):
+        if rows is not None:
+            held_out[rows] = fit.probabilities[rows]
     whole = fits[0]
     seconds = sum(fit.seconds for fit in fits)
     return FittedCandidate(

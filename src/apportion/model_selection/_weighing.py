@@ -35,11 +35,12 @@ from apportion.model_selection._candidate_fits import (
     Problem,
     bag_folds,
     fit_candidates,
+    held_out_again,
 )
 from apportion.model_selection._candidates import Candidate
 from apportion.model_selection._forecast import forecast_fits
 from apportion.model_selection._in_time import InTime, learn_persistence
-from apportion.model_selection._weights import Weighing, weigh_candidates
+from apportion.model_selection._weights import Weighing, is_close, weigh_candidates, weighed_quietly
 from apportion.model_selection.candidate_report import CandidateReport, WeighedCandidate
 from apportion.supervision.bags import Bags, match_bags
 from apportion.supervision.rows_in_time import rows_in_time
@@ -125,7 +126,9 @@ class WeighingClassifier(BagClassifier):
         in_order = rows_in_time(times, sequences, hash_ranks(rows, len(rows)))
         self._require_times(in_order)
         problem = Problem(rows, self._standardization(rows), matched, seed, in_order)
-        folds, n_folds = bag_folds(problem, _FOLDS if self.cv == "auto" else int(self.cv))
+        deal = 0 if self.random_state is None else seed
+        n_asked = _FOLDS if self.cv == "auto" else int(self.cv)
+        folds, n_folds = bag_folds(problem, n_asked, deal)
         in_context = self._candidates_in_context(candidates)
         left_out = {}
         if in_order is None or not n_folds:
@@ -147,6 +150,9 @@ class WeighingClassifier(BagClassifier):
         if not fitted:
             raise ValueError("No candidate could be fitted; the warnings say why.")
         held_out = (folds >= 0) & (folds < n_folds)
+        if held_out.any() and is_close(fitted, problem, held_out):
+            again, n_folds = bag_folds(problem, n_asked, deal + 1)
+            fitted = held_out_again(fitted, problem, again, n_folds, self.n_jobs)
         if in_order is not None and any(one.candidate.reach for one in fitted):
             fitted, useless = _with_useful_context(fitted, problem, held_out, in_order)
             left_out |= useless
@@ -428,9 +434,7 @@ def _with_useful_context(
         return list(fitted), {}
     likelihoods = []
     for some in (alone, fitted):
-        with warnings.catch_warnings():  # given when the candidates are weighed
-            warnings.simplefilter("ignore", CandidateWarning)
-            result = weigh_candidates(some, problem, held_out)
+        result = weighed_quietly(some, problem, held_out)
         in_time, _ = _learned_in_time(result, in_order)
         final = result.final if in_time is None else in_time.calibration
         likelihoods.append(final.log_likelihood)
