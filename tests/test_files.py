@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
+import json
 import os
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apportion._io import csv_text
-from apportion._io.atomic_write import Outputs, replacing, require_writable
+from apportion._io.atomic_write import Outputs, complete, replacing, require_writable
 from apportion._io.csv_text import encoding_of
 from apportion._io.file_kinds import refuse_bad_names
 from apportion._io.read import no_column, place_in, read_columns
@@ -375,6 +376,39 @@ def test_what_cannot_be_put_back_is_named(monkeypatch, old_files):
     kept = Path(str(error.value).split("What was there is in ")[1].rstrip("."))
     assert kept.read_text() == "old"
     assert "Nothing was changed" not in str(error.value)
+
+
+@pytest.mark.parametrize("fails_at", range(4))
+def test_a_journal_goes_when_renames_are_put_back(monkeypatch, old_files, fails_at):
+    replace, calls = os.replace, []
+
+    def fails(source, target):
+        calls.append(target)
+        if len(calls) == fails_at + 1:
+            raise OSError(30, "Read-only file system")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(OutputError):
+        three_files(old_files, force=True, journal=old_files / "journal")
+    assert contents(old_files) == {"a": "old", "b": "old"}
+
+
+@pytest.mark.parametrize("done", range(4))
+def test_a_journal_completes_the_renames_that_were_not_made(old_files, done):
+    names = {"a": None}
+    for k, name in enumerate(("b", "c")):
+        names[name] = f".apportion-{k:032x}.tmp"
+        (old_files / names[name]).write_text("new")
+    (old_files / "journal").write_text(json.dumps(names))
+    for name, temporary in list(names.items())[:done]:
+        if temporary is None:
+            (old_files / name).unlink()
+        else:
+            (old_files / temporary).replace(old_files / name)
+    for _ in range(2):  # without a journal there is nothing to do
+        complete(old_files / "journal")
+        assert contents(old_files) == {"b": "new", "c": "new"}
 
 
 def placed_early(folder):

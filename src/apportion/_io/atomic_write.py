@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import stat
 import uuid
@@ -17,6 +19,9 @@ from apportion.exceptions import Advice, OutputError
 _REMOVALS = 10
 """Attempts at removing a temporary folder."""
 
+_TEMPORARY = r"\.apportion-[0-9a-f]{32}\.tmp"
+"""What temporary files are called."""
+
 
 class Outputs:
     """The files of one piece of work: either all of them are written, or none.
@@ -29,10 +34,17 @@ class Outputs:
     A new file has the mode, and if possible the owner and group, of the file that it replaces. It
     is never readable by more users than that one was.
 
+    A process that is killed between two renames can put nothing back. With a journal, the renames
+    are noted on the disk before the first one is made, and `complete` makes the rest of them.
+
     Parameters
     ----------
     force : bool, default=False
         Whether existing files may be replaced.
+    journal : path, optional
+        Where renames are noted. All files must be in its folder, and `place` is not for them.
+    private : bool, default=False
+        Whether only the user may read the files, whatever they replace.
 
     Examples
     --------
@@ -48,8 +60,10 @@ class Outputs:
     ['labels.csv', 'model.zip']
     """
 
-    def __init__(self, *, force: bool = False) -> None:
-        self._force = force
+    def __init__(
+        self, *, force: bool = False, journal: Path | None = None, private: bool = False
+    ) -> None:
+        self._force, self._journal, self._private = force, journal, private
         self._waiting: list[_Move] = []
         self._moved: list[_Move] = []
         self._temporary: list[Path] = []
@@ -80,9 +94,9 @@ class Outputs:
             with suppress(OSError):
                 old = os.stat(final)
             # Until it has the mode of the file that it replaces, only its owner may read it.
-            _create(temporary, 0o666 if old is None else 0o600)
+            _create(temporary, 0o666 if old is None and not self._private else 0o600)
             yield temporary
-            if old is not None:
+            if old is not None and not self._private:
                 _make_alike(temporary, old)
         self.add(temporary, target)
 
@@ -142,6 +156,10 @@ class Outputs:
     def _move_all(self, *, final: bool) -> None:
         for move in self._waiting:
             refuse_to_replace(move.path, force=self._force)
+        if self._journal is not None and self._waiting:
+            assert final, "a journal lists all renames at once"
+            with _naming(self._journal):
+                self._note(self._journal)
         while self._waiting:
             move = self._waiting.pop(0)
             self._moved.append(move)
@@ -151,6 +169,25 @@ class Outputs:
             self._last = move if is_last else None
             with _naming(move.path):
                 move.make(keep=not is_last)
+
+    def _note(self, journal: Path) -> None:
+        """Write the journal: the temporary name of every file by its own; null = it is removed.
+
+        From here on the renames can be completed, so that the contents must be on the disk, too.
+        """
+        assert all(move.path.parent == journal.parent for move in self._waiting)
+        names = {move.path.name: move.temporary and move.temporary.name for move in self._waiting}
+        draft = _beside(journal)
+        self._temporary.append(draft)
+        _create(draft, 0o600)
+        draft.write_text(json.dumps(names), encoding="utf-8")
+        for path in (*(move.temporary for move in self._waiting), draft):
+            if path is not None:
+                _flush(path)
+        os.replace(draft, journal)
+        if os.name == "posix":
+            with suppress(OSError):  # not every file system can
+                _flush(journal.parent)
 
     def _put_back(self) -> None:
         """Undo all renames. Whether one was made is read from the files, not from memory.
@@ -173,12 +210,20 @@ class Outputs:
                 )
         if failures:
             raise OutputError(" ".join(failures))
+        self._moved.clear()
 
     def _is_committed(self) -> bool:
         return self._committed or (self._last is not None and not self._last.is_waiting())
 
     def _clean(self) -> None:
         """Remove temporary files, replaced files, and new folders that remained empty."""
+        if self._journal is not None:
+            if self._moved and not self._is_committed():
+                return  # they could not be put back: the journal and its files complete them
+            with suppress(OSError):
+                self._journal.unlink(missing_ok=True)
+            if os.path.lexists(self._journal) and not self._is_committed():
+                return  # its files are needed as long as it is there
         asides = [move.aside for move in self._moved] if self._is_committed() else []
         for path in (*self._temporary, *asides):
             _remove(path)
@@ -240,6 +285,39 @@ def replacing(
     """
     with Outputs(force=force) as outputs, outputs.writing(path, instead_of=instead_of) as temporary:
         yield temporary
+
+
+def complete(journal: Path) -> None:
+    """Make the renames of a journal that a process left when it was killed, if there is one.
+
+    Those that were made already are left out, so that this may be killed, too.
+
+    Parameters
+    ----------
+    journal : path
+        The journal of `Outputs`.
+
+    Raises
+    ------
+    ValueError
+        If it is no such journal.
+    """
+    if not os.path.lexists(journal):
+        return
+    names = json.loads(journal.read_bytes())
+    if not (isinstance(names, dict) and all(map(_is_plain_name, names))):
+        raise ValueError("no list of renames")
+    for temporary in names.values():
+        if temporary is not None and not re.fullmatch(_TEMPORARY, str(temporary)):
+            raise ValueError(f"{temporary!r} is no temporary file")
+    for name, temporary in names.items():
+        path = journal.with_name(name)
+        with _naming(path):
+            if temporary is None:
+                path.unlink(missing_ok=True)
+            elif os.path.lexists(journal.with_name(temporary)):
+                os.replace(journal.with_name(temporary), path)
+    journal.unlink()
 
 
 def refuse_to_replace(path: Path, *, force: bool) -> None:
@@ -312,8 +390,21 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".apportion-{uuid.uuid4().hex}.tmp")
 
 
+def _is_plain_name(name: str) -> bool:
+    return name not in ("", ".", "..") and Path(name).name == name
+
+
 def _create(path: Path, mode: int) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    file = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _make_alike(path: Path, old: os.stat_result) -> None:
