@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import os
 from contextlib import chdir
 from pathlib import Path
 
@@ -144,6 +145,13 @@ def test_paths_are_relative_to_the_settings_file(in_a_folder):
     assert read_settings("there/again.json") == found
     done("label", "--settings", "elsewhere/settings.json", "-o", "from_outside.csv")
     assert Path("from_outside.csv").read_bytes() == Path("from_here.csv").read_bytes()
+
+
+def test_a_path_that_is_not_utf_8_comes_back(tmp_path):
+    name = os.fsdecode(b"caf\xe9.csv")
+    settings = LabelSettings.from_json({"readings": name}, tmp_path)
+    write_settings(settings, tmp_path / "settings.json")
+    assert read_settings(tmp_path / "settings.json") == settings
 
 
 def test_a_given_column_stays_a_column(in_a_folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -294,7 +295,8 @@ def write_settings(
     content = {_VERSION: version("apportion"), **settings.to_json(Path(path).parent)}
     text = json.dumps(content, indent=2, ensure_ascii=False)
     with outputs.writing(path) as temporary:
-        temporary.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+        # A path that is not UTF-8 has halves of characters, which JSON escapes.
+        temporary.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def check_abstain_below(value: float | None) -> None:
@@ -327,7 +329,7 @@ def _require_allowed(item: Option, value: Any, place: str | None) -> None:
         right = right and all(isinstance(text, str) for text in value)
     right = right and (not item.choices or value in item.choices)
     right = right and (low is None or value >= low) and (high is None or value <= high)
-    if not right:
+    if not (right and _is_usable(item, value)):
         raise SettingsError(
             "",
             _shown(value),
@@ -338,8 +340,21 @@ def _require_allowed(item: Option, value: Any, place: str | None) -> None:
         )
 
 
+def _is_usable(item: Option, value: Any) -> bool:
+    """Return whether numbers are finite, and texts made of whole characters, as UTF-8 needs them.
+
+    The bytes of a path need not be UTF-8.
+    """
+    if item.kind in ("number", "whole number"):
+        return abs(value) <= sys.float_info.max
+    try:
+        return item.kind == "path" or bool(json.dumps(value, ensure_ascii=False).encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= 80 else f"{text[:80]} …"
 
 
