@@ -11,73 +11,20 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from starlette.testclient import TestClient
 
 from apportion.exceptions import FileError
 from apportion.studio import _studio as studio_module
 from apportion.studio._jobs import Job
 from apportion.studio._security import Guard
-from apportion.studio._server import application
-from apportion.studio._studio import Studio
 from apportion.studio._workspace import Workspace, ending_for, shown_name
 from command_line import cells_of, day_files, done, refused, windows
-
-TOKEN, PORT = "t0ken", 8765
-OWN = f"http://127.0.0.1:{PORT}"
-DIARY = "participant,date,sleep,tv\np1,2024-03-04,8h,16h\np1,2024-03-05,6h,18h\n"
-
-
-class Page:
-    """A tab that shows the page of a folder."""
-
-    def __init__(self, folder, tab="one"):
-        self.studio = Studio(Workspace(Path(folder)))
-        self.client = TestClient(
-            application(self.studio, TOKEN, PORT), base_url=OWN, raise_server_exceptions=False
-        )
-        self.tab = tab
-        self.state = self.get("api/state").json()
-
-    def get(self, path, **headers):
-        return self.client.get(f"/{TOKEN}/{path}", headers={"X-Tab": self.tab, **headers})
-
-    def ask(self, method, path, status=200, **more):
-        """Send a change, and return the answer; the state is what it left."""
-        headers = {"X-Tab": self.tab, "X-Revision": str(self.state["revision"])}
-        answer = self.client.request(method, f"/{TOKEN}/{path}", headers=headers, **more)
-        assert answer.status_code == status, (answer.status_code, answer.text)
-        if status == 200:
-            self.state = answer.json()
-        return answer.json()
-
-    def give(self, role, content, name="file.csv", status=200):
-        content = content.encode() if isinstance(content, str) else content
-        return self.ask("PUT", f"api/files/{role}", status, params={"name": name}, content=content)
-
-    def wait(self):
-        """Return the state once no job runs."""
-        end = time.monotonic() + 60
-        while self.state["job"]["state"] == "running":
-            assert time.monotonic() < end, self.state["job"]
-            time.sleep(0.01)
-            self.state = self.get("api/state").json()
-        return self.state
-
-    def run(self, how="run"):
-        self.ask("POST", f"api/{how}", json={})
-        state = self.wait()
-        assert state["job"]["state"] == "done", state["job"]
-        return state
-
-    def close(self):
-        self.studio.close()
+from studio_tab import DIARY, OWN, PORT, TOKEN, Page
 
 
 @pytest.fixture
@@ -323,6 +270,31 @@ def test_what_was_understood(page):
     assert "date" in late["fix"]
     assert [one["name"] for one in found["classes"]] == ["sleep", "tv"]
     assert any("“Graphs”" in rule for rule in found["rules"])
+
+
+def test_time_that_is_not_covered_is_offered_where_there_is_some(page):
+    full = "participant,date,sleep,tv,knitting,unknown\np1,2024-03-04,8h,16h,0,0\n"
+    page.give("readings", windows())
+
+    def offered():
+        return [one["name"] for one in page.state["understanding"]["classes"]]
+
+    page.give("diary", full)
+    assert offered() == ["sleep", "tv", "knitting"]
+    page.run()
+    page.give("given", "row,label\n3,unknown\n")
+    assert offered() == ["knitting", "sleep", "tv", "unknown"]
+    page.run()
+    assert cells_of(page.get("download/labels.csv").text)[3]["label"] == "unknown"
+    page.give("given", "row,label\n3,knitting\n")
+    assert offered() == ["knitting", "sleep", "tv"]
+    page.run()
+    assert page.get("api/questions").status_code == 200
+    page.ask("DELETE", "api/files/given")
+    page.give("diary", full.replace("16h,0,0", "14h,0,2h"))
+    assert offered() == ["sleep", "tv", "unknown", "knitting"]
+    page.give("diary", DIARY.replace("16h", "14h"))
+    assert offered() == ["sleep", "tv", "unknown"]
 
 
 def test_an_entry_needs_a_look_if_more_than_a_few_windows_are_missing(page):

@@ -122,8 +122,8 @@ class SupervisedTable:
 
     @property
     def all_classes(self) -> list[Any]:
-        """The classes, and those that no bag has."""
-        return [*self.totals.classes.tolist(), *self.absent_classes]
+        """The classes, and those that no bag has, which are among the former if a row has one."""
+        return list(dict.fromkeys([*self.totals.classes.tolist(), *self.absent_classes]))
 
     @property
     def ids(self) -> str | None:

@@ -78,6 +78,7 @@ def ask(labels: Labels, features: TableFeatures, skip: IntArray) -> list[Questio
         likely = [
             {"label": labels.classes.index(str(label)), "probability": round(float(mass), 3)}
             for label, mass in zip(found.classes[k], found.probabilities[k], strict=True)
+            if str(label) in labels.classes
         ]
         questions.append(_question(labels.index, features, row, rows, likely, found.gains[k]))
     return questions

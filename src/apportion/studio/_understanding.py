@@ -16,12 +16,14 @@ from apportion.exceptions import rendered
 from apportion.labeling._features import TableFeatures
 from apportion.labeling._source import source_table
 from apportion.labeling._supervised import NONWEAR, SupervisedTable
+from apportion.labeling.rows import is_known
 from apportion.labeling.settings import LabelSettings
 from apportion.plotting._palette import class_styles
 from apportion.report._page import interval
 from apportion.report._plot_data import window_hours
 from apportion.studio._problems import PAGE_NAMES, ProblemError, field_of, in_words
 from apportion.studio._rows import RowIndex
+from apportion.supervision.diary import UNKNOWN
 
 MOST_ROWS = 1_000_000
 """Rows that the studio takes; the command line has no such limit."""
@@ -67,8 +69,15 @@ class Reading:
 
     @cached_property
     def classes(self) -> list[str]:
-        """The classes that a row can be given, those that no entry has too."""
-        return [str(label) for label in self.task.all_classes]
+        """The classes that a row can be given, those that no entry has too.
+
+        Time that entries do not cover is no activity to choose where there is none of it.
+        """
+        given = self.task.supervision.given
+        known = set() if given is None else {str(label) for label in given[is_known(given)]}
+        names = [str(label) for label in self.task.all_classes]
+        absent = {str(label) for label in self.task.absent_classes} - known
+        return [name for name in names if name not in absent or name.casefold() != UNKNOWN]
 
 
 def read_inputs(settings: LabelSettings) -> Reading:

@@ -57,7 +57,8 @@ class Labels:
         """The label of each row, as a position among the page's classes; -1 = none."""
         names = [str(label) for label in self.labeled.labels.classes.tolist()]
         place = {name: k for k, name in enumerate(self.classes)}
-        to_page = np.array([*(place[name] for name in names), -1])
+        # Time that entries do not cover may be a class that no row has, and the page has not.
+        to_page = np.array([*(place.get(name, -1) for name in names), -1])
         return to_page[positions(self.labeled.labels.labels, self.labeled.labels.classes.tolist())]
 
     @property

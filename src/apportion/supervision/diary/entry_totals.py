@@ -340,7 +340,7 @@ def _totals(
         high[:, reported[0]] += high[:, -1]
     else:
         names.append(UNKNOWN)
-    least_share = [0.0] * len(classes) + [_NOTHING] * (len(names) - len(classes))
+    least_share = [_NOTHING if name.casefold() == UNKNOWN else 0.0 for name in names]
     some = np.flatnonzero((high[:, : len(names)] > least_share).any(axis=0)).tolist()
     low, high = (np.clip(bound[:, some], 0.0, 1.0) for bound in (low, high))
     totals = Totals.from_intervals(
