@@ -196,6 +196,46 @@ def test_from_two_files_to_labels_that_are_saved(browser, tmp_path, week):
         assert "288 rows have a label" in frame.locator("#verdict").text_content()
 
 
+def test_the_file_that_the_browser_is_started_with_leads_to_the_page(browser, corrected):
+    opener = corrected.studio._workspace.write_opener(corrected.address)
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.goto(opener.as_uri())
+        page.wait_for_url(corrected.address)
+        until(page, READY)
+        page.reload()
+        until(page, READY)
+        assert text_of(page, "#folder") == corrected.folder.name
+    finally:
+        context.close()
+        opener.unlink()
+
+
+def test_labels_from_before_a_correction_are_saved_as_such(browser, tmp_path, week):
+    with served(tmp_path / "study") as server, tab(browser, server) as page:
+        page.set_input_files("#file-readings", week.windows)
+        page.set_input_files("#file-diary", week.diary)
+        wait_for(page, "#next", "find labels")
+        page.select_option("#setting-method", "lpllp")
+        until(page, "state.settings.method === 'lpllp'")
+        page.click("#run")
+        wait_for_lanes(page)
+        page.locator('[data-bar="0"]').click()
+        page.click("#panel .labels:not(.not) button >> nth=0")
+        until(page, "state.corrections.length === 1")
+        assert texts(page, "#downloads a") == [
+            *("settings.json", "corrections.csv", "labels-before-changes.csv"),
+            *("episodes-before-changes.csv", "report-before-changes.html"),
+        ]
+        assert "does not know what has changed since" in text_of(page, "#downloads")
+        with page.expect_download() as download:
+            page.click("#downloads a[download='labels-before-changes.csv']")
+        assert download.value.suggested_filename == "labels-before-changes.csv"
+        labels = download.value.path().read_text(encoding="utf-8")
+        assert labels == (server.folder / "labels.csv").read_text(encoding="utf-8")
+
+
 def roles_of(page):
     return page.eval_on_selector_all("#columns select", "all => all.map((one) => one.value)")
 

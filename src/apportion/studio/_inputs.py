@@ -76,6 +76,10 @@ class Inputs:
                 self._rewrite_corrections()
             return self.read
 
+    def read_again(self) -> None:
+        """Let files be read again, also if they are what the last reading, which failed, read."""
+        self.read = self.read._replace(key="")
+
     def required_reading(self) -> Reading:
         """Return what was read; raise if it cannot be used."""
         read = self.understood()
@@ -93,7 +97,15 @@ class Inputs:
 
         With corrections, files are read as the command line reads them: its labels are the same.
         """
-        return self.settings().read() if self._workspace.state.corrected else reading.task
+        if not self._workspace.state.corrected:
+            return reading.task
+        self._workspace.require_own_files()
+        if not self._workspace.is_there(CORRECTIONS):
+            raise ProblemError(
+                f"{CORRECTIONS} is gone, or is a link. Start the studio again: it then writes it "
+                "again."
+            )
+        return self.settings().read()
 
     def records(self) -> list[dict[str, Any]]:
         """Return the corrections as the page shows them, with the number of rows of each."""
@@ -145,7 +157,7 @@ class Inputs:
     def reading_key(self) -> str:
         """Return what the reading of files depends on."""
         state = self._workspace.state
-        files = {role: file.number for role, file in sorted(state.files.items())}
+        files = {role: file.key for role, file in sorted(state.files.items())}
         return json.dumps([files, state.settings], sort_keys=True)
 
     def corrections_key(self) -> str:

@@ -8,7 +8,9 @@ reach that too, so that every request is checked:
   127.0.0.1 (DNS rebinding) sends the name of that site.
 - `Origin` must be the server's own where a browser sends one, and `Sec-Fetch-Site` may not say
   that the request comes from another site. Ports do not make another *site*, so that `same-site`
-  is refused as well: it may be another server on this machine.
+  is refused as well: it may be another server on this machine. Only the page itself, which holds
+  nothing of the user's, may be opened from elsewhere as a page of its own: the file that leads the
+  browser here counts as another site.
 
 A request that is refused gets an answer without any information.
 """
@@ -56,6 +58,10 @@ _FROM_HERE = (b"same-origin", b"none")
 """What `Sec-Fetch-Site` may say; `none` is an address that was typed, or opened by a program."""
 
 
+_OPENS = ((b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"document"))
+"""Headers of a request that opens a page in a tab of its own, and not in a frame."""
+
+
 def new_token() -> str:
     """Return a token that cannot be guessed."""
     return secrets.token_urlsafe(32)
@@ -88,11 +94,13 @@ class Guard:
             await send({"type": "websocket.close"})
             return
         send = _with_headers(send)
-        if not self._is_ours(scope["headers"]):
+        token, slash, rest = scope["path"].removeprefix("/").partition("/")
+        known = secrets.compare_digest(token.encode("utf-8", "surrogatepass"), self._token)
+        is_page = known and slash == "/" and not rest and scope["method"] == "GET"
+        if not self._is_ours(scope["headers"], is_page=is_page):
             await _refuse(send, 403)
             return
-        token, slash, rest = scope["path"].removeprefix("/").partition("/")
-        if not secrets.compare_digest(token.encode("utf-8", "surrogatepass"), self._token):
+        if not known:
             await _refuse(send, 404)
             return
         if not slash:  # relative addresses of the page need the slash
@@ -101,8 +109,16 @@ class Guard:
         inner = {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode(), "root_path": ""}
         await self._app(inner, receive, send)
 
-    def _is_ours(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Return whether a request comes from this machine's user or from the page itself."""
+    def _is_ours(self, headers: Iterable[tuple[bytes, bytes]], *, is_page: bool = False) -> bool:
+        """Return whether a request comes from this machine's user or from the page itself.
+
+        Parameters
+        ----------
+        headers : iterable of (bytes, bytes)
+            The headers of the request.
+        is_page : bool, default=False
+            Whether it asks for the page, by an address that only the user knows.
+        """
         values: dict[bytes, list[bytes]] = {}
         for name, value in headers:
             values.setdefault(name.lower(), []).append(value)
@@ -112,6 +128,8 @@ class Guard:
         origins = {b"http://" + host[0].lower()}
         if any(origin.lower() not in origins for origin in values.get(b"origin", [])):
             return False
+        if is_page and all(values.get(name) == [value] for name, value in _OPENS):
+            return True
         return all(site in _FROM_HERE for site in values.get(b"sec-fetch-site", []))
 
 

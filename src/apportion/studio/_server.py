@@ -24,7 +24,14 @@ from apportion.exceptions import InputError, OutputError
 from apportion.studio._problems import ProblemError, in_words
 from apportion.studio._security import ADDRESS, REPORT_POLICY, Application, Guard, new_token
 from apportion.studio._studio import MOST_BYTES, Studio
-from apportion.studio._workspace import DOWNLOADS, ROLES, Workspace, ending_for, shown_name
+from apportion.studio._workspace import (
+    DOWNLOADS,
+    EARLIER,
+    ROLES,
+    Workspace,
+    ending_for,
+    shown_name,
+)
 
 MOST_JSON = 2**20
 """The largest body of a request that is no file."""
@@ -70,12 +77,12 @@ def application(studio: Studio, token: str, port: int) -> Application:
         Route("/api/questions", api.questions),
         Route("/api/questions/{name}", api.answer, methods=["POST"]),
         Route("/api/corrections", api.correct, methods=["POST"]),
-        Route("/api/corrections/{number:int}", api.undo, methods=["DELETE"]),
+        Route("/api/corrections/{number}", api.undo, methods=["DELETE"]),
     ]
     handlers: Any = {
         ProblemError: _problem,
         InputError: _refused,
-        OutputError: _refused,
+        OSError: _refused,  # such as a disk that is full, which is no fault of this program
         404: _nothing,
         405: _nothing,
         Exception: _fault,
@@ -128,7 +135,9 @@ def serve(
         )
         announce(address)
         if open_browser:
-            threading.Thread(target=_open, args=(address,), daemon=True).start()
+            with suppress(OSError):  # such as a full disk: the address was announced
+                page = workspace.write_opener(address).as_uri()
+                threading.Thread(target=_open, args=(page,), daemon=True).start()
         # uvicorn takes Ctrl-C while it runs, and raises it again for our own handler once it has
         # closed its connections.
         uvicorn.Server(config).run(sockets=[listener])
@@ -170,14 +179,18 @@ class _Api:
 
     async def put_file(self, request: Request) -> Response:
         """Receive a file under a temporary name, and keep it once it is whole."""
-        role, revision = _role(request), _revision(request)
-        name = shown_name(request.query_params.get("name", "")) or role
-        ending = ending_for(name)
-        self._studio.require_revision(revision)
         received = self._studio.new_file()
         try:
+            role, revision = _role(request), _revision(request)
+            name = shown_name(request.query_params.get("name", "")) or role
+            ending = ending_for(name)
+            self._studio.require_revision(revision)
             await _receive(request, received)
             await in_thread(self._studio.keep_file, role, name, ending, received, revision)
+        except Exception:
+            # A browser that is still sending would see a closed connection, and not the answer.
+            await _discard(request)
+            raise
         finally:
             received.unlink(missing_ok=True)
         return await self._state(request)
@@ -214,7 +227,7 @@ class _Api:
         return JSONResponse(await in_thread(self._studio.days, participant))
 
     async def rows(self, request: Request) -> Response:
-        offset = _whole(request.query_params.get("offset", "0"))
+        offset = _whole(request.query_params.get("offset", "0"), "offset")
         bag = request.query_params.get("bag")
         return JSONResponse(await in_thread(self._studio.rows, offset, bag))
 
@@ -226,7 +239,7 @@ class _Api:
         return await self._state(request)
 
     async def undo(self, request: Request) -> Response:
-        number = request.path_params["number"]
+        number = _whole(request.path_params["number"], "number")
         await in_thread(self._studio.undo, number, _revision(request))
         return await self._state(request)
 
@@ -245,7 +258,7 @@ class _Api:
 
     async def download(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in DOWNLOADS:
+        if name not in (*DOWNLOADS, *EARLIER):
             raise ProblemError("There is no such file.", status=404)
         content = await in_thread(self._studio.download, name)
         headers = {"content-disposition": f'attachment; filename="{name}"'}
@@ -300,10 +313,18 @@ async def _receive(request: Request, path: Path) -> None:
                 if size > MOST_BYTES:
                     raise _too_large()
                 file.write(chunk)
+            file.flush()
         except ClientDisconnect:
             raise ProblemError("The file did not arrive whole.", status=400) from None
     if not size:
         raise ProblemError("The file is empty.", _role(request))
+
+
+async def _discard(request: Request) -> None:
+    """Receive what is left of the body of a request."""
+    with suppress(ClientDisconnect, RuntimeError):  # it was received
+        async for _ in request.stream():
+            pass
 
 
 def _too_large() -> ProblemError:
@@ -322,9 +343,18 @@ async def _document(request: Request) -> Any:
         if len(body) > MOST_JSON:
             raise ProblemError("The request is larger than 1 MB.", status=413)
     try:
-        return json.loads(bytes(body) or b"{}", parse_constant=_no_constant)
+        document = json.loads(bytes(body) or b"{}", parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise ProblemError("The request is no JSON.", status=400) from None
+    try:
+        # What no answer could repeat: half of a character such as \ud800, and 1e999.
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        raise ProblemError(
+            "The request has a number that is too large, or a text with half of a character. "
+            "Write another."
+        ) from None
+    return document
 
 
 def _no_constant(name: str) -> Any:
@@ -346,9 +376,9 @@ def _tab(request: Request) -> str:
     return request.headers.get("x-tab", "")[:64]
 
 
-def _whole(text: str) -> int:
+def _whole(text: str, name: str) -> int:
     if not (text.isdecimal() and len(text) < 16):
-        raise ProblemError("'offset' must be a whole number of 0 or more.", "offset", 400)
+        raise ProblemError(f"{name!r} must be a whole number of 0 or more.", name, 400)
     return int(text)
 
 

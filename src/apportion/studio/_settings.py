@@ -8,6 +8,7 @@ from typing import Any
 
 from apportion._utils.options import Option
 from apportion.exceptions import rendered
+from apportion.labeling._given import looks_like_table
 from apportion.labeling.settings import LabelSettings, settings_options
 from apportion.studio._problems import PAGE_NAMES, ProblemError
 from apportion.studio._workspace import CORRECTIONS, ROLES, Workspace
@@ -45,7 +46,33 @@ def label_settings(workspace: Workspace, *, corrected: bool) -> LabelSettings:
     path = workspace.path("given")
     given += [] if path is None else [path.name]
     given += [CORRECTIONS] * corrected
-    return LabelSettings.from_json({**values, "given": given or None}, folder)
+    settings = LabelSettings.from_json({**values, "given": given or None}, folder)
+    _require_own(settings, workspace)
+    return settings
+
+
+def _require_own(settings: LabelSettings, workspace: Workspace) -> None:
+    """Raise if settings would read a file that is not the studio's.
+
+    The name of a column can be that of a file, and state.json may have been changed by hand.
+    """
+    own = {workspace.path(role) for role in ROLES} | {workspace.folder / CORRECTIONS}
+    known = settings.known
+    asked = [(role, getattr(known, role)) for role in _FILES]
+    # What is no column is looked for where the studio was started, too.
+    places = (workspace.folder, Path())
+    asked += [
+        ("given", Path(text))
+        for text in known.given or ()
+        if any(looks_like_table(text, place) for place in places)
+    ]
+    for name, path in asked:
+        if path is not None and path not in own:
+            raise ProblemError(
+                f"{path.name!r} would be read as a file, and it is not one that was given to the "
+                "studio. Give it as a file, or rename the column that is called so.",
+                name,
+            )
 
 
 def changed_settings(
@@ -69,14 +96,16 @@ def changed_settings(
     for name in changes:
         if name in _FILES:
             raise ProblemError("Files are given as files, not as settings.", name)
-    # A name that is no column would be taken for the path of a table.
-    for name in changes.get("given") or ():
-        if name not in columns:
-            raise ProblemError(f"The windows have no column {name!r}.", "given")
     values = {**before, **changes}
     kept = {name: value for name, value in values.items() if value is not None}
     placeholder = {"readings": "readings.csv"}
     settings = LabelSettings.from_json({**DEFAULTS, **kept, **placeholder}, folder)
+    # A name that is no column would be taken for the path of a table.
+    for name in changes.get("given") or ():
+        if name not in columns or looks_like_table(name, folder):
+            raise ProblemError(
+                f"{name!r} is no column of the windows, or is called like a file.", "given"
+            )
     checked = settings.to_json(folder)
     return {
         name: value

@@ -45,7 +45,8 @@ from apportion.studio._views import (
     run_json,
 )
 from apportion.studio._workspace import (
-    CORRECTIONS,
+    DOWNLOADS,
+    EARLIER,
     EPISODES,
     LABELS,
     REPORT,
@@ -53,6 +54,7 @@ from apportion.studio._workspace import (
     SETTINGS,
     StoredFile,
     Workspace,
+    digest_of,
     ending_for,
     shown_name,
 )
@@ -165,13 +167,21 @@ class Studio:
     def download(self, name: str) -> bytes:
         """Return a file of the folder.
 
-        The labels, episodes and the report belong to the last run in full. They are not offered
-        while something has changed since: a correction, a setting, a file. Quick answers are
-        never written, because `settings.json` would not give them again.
+        The labels, episodes and the report belong to the last run in full. While something has
+        changed since, a correction, a setting, a file, they are offered under the names of
+        `EARLIER` only. Quick answers are never written, because `settings.json` would not give
+        them again.
         """
-        if name in (LABELS, EPISODES, REPORT) and name not in self._current_files():
-            raise ProblemError(f"{name} is not up to date: find labels in full first.", status=404)
-        return self._content(name, f"There is no {name} yet.")
+        self._inputs.understood()
+        with self._lock:
+            current, earlier = self._current_files(), self._earlier_files()
+            if name in EARLIER.values() and name not in current:
+                raise ProblemError(
+                    f"{name} is not up to date: find labels in full first.", status=404
+                )
+            if name in EARLIER and name not in earlier:
+                raise ProblemError(f"There is no {name} now.", status=404)
+            return self._content(EARLIER.get(name, name), f"There is no {name} yet.")
 
     # What the page changes
 
@@ -190,13 +200,15 @@ class Studio:
 
     def keep_file(self, role: str, name: str, ending: str, received: Path, revision: Any) -> None:
         """Take a received file, whole, as the one with a role."""
+        size, digest = received.stat().st_size, digest_of(received)
         with self._changing(revision, read_again=True) as outputs:
             state = self._workspace.state
-            size = received.stat().st_size
-            file = StoredFile(name, ending, size, state.new_id())
+            file = StoredFile(name, ending, size, state.new_id(), digest)
+            before = state.files.get(role)
             self._workspace.accept(outputs, role, received, file)
-            if role == "readings":
+            if role == "readings" and (before is None or before.key != file.key):
                 self._forget_rows()
+            self._inputs.read_again()
 
     def copy_file(self, role: str, path: Path) -> None:
         """Copy a file of the user into the folder as the one with a role."""
@@ -205,6 +217,7 @@ class Studio:
             most = f"at most {MOST_BYTES / 1e6:,.0f} MB"
             raise FileError(str(path), "a larger file", most, "use `apportion label`")
         try:
+            received.touch(mode=0o600, exist_ok=False)
             shutil.copyfile(path, received)
             revision = str(self._workspace.state.revision)
             self.keep_file(role, shown_name(path.name), ending, received, revision)
@@ -253,7 +266,7 @@ class Studio:
         if question is None:
             raise ProblemError("This is no longer asked. Ask for questions again.", status=404)
         reading = self._inputs.required_reading()
-        kept = {"answer": "answered", "skip": "skipped", "unknown": "unknown"}.get(action or "")
+        kept = {"answer": "answered", "skip": "skipped", "unknown": "unknown"}.get(str(action))
         if kept is None:
             raise ProblemError("'action' must be answer, skip or unknown.", "action", 400)
         with self._changing(revision):
@@ -385,6 +398,7 @@ class Studio:
         if key != self._questions.key:
             fixed = self._inputs.corrected(reading).rows
             skip = np.union1d(np.flatnonzero(fixed), np.concatenate([[], *skipped])).astype(np.intp)
+            skip = skip[skip < labels.index.n_samples]
             self._questions = _Asked(key, ask(labels, reading.features, skip))
         return self._questions.asked
 
@@ -425,8 +439,15 @@ class Studio:
         run = self._workspace.state.run
         if run is None or self._quick_run is not None or run["inputs"] != self._inputs.key():
             return []
-        names = (LABELS, EPISODES, REPORT, SETTINGS, CORRECTIONS)
-        return [name for name in names if self._workspace.is_there(name)]
+        if self._inputs.read.reading is None:  # an input is not what it was
+            return []
+        return [name for name in DOWNLOADS if self._workspace.is_there(name)]
+
+    def _earlier_files(self) -> list[str]:
+        """Return the files of the last run in full, if something has changed since."""
+        if self._workspace.state.run is None or self._current_files():
+            return []
+        return [name for name, file in EARLIER.items() if self._workspace.is_there(file)]
 
     def _run_json(self) -> dict[str, Any] | None:
         """Return the run whose labels are shown.
@@ -443,6 +464,7 @@ class Studio:
         return {
             **shown,
             "files": self._current_files(),
+            "earlier": self._earlier_files(),
             "in_memory": self._shown is not None,
             "stale": self._shown is not None and self._labels_key != self._inputs.read.key,
             "open": run["inputs"] != self._inputs.key(),

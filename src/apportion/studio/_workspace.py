@@ -1,27 +1,31 @@
 """The folder of a studio: inputs, corrections, settings, the labels of the last run, and the state.
 
 Files have fixed names, whatever the user's files were called: `readings.csv`, `labels.csv`. Every
-change writes all files that it concerns as whole files, together with `state.json`, or none.
+change writes all files that it concerns as whole files, together with `state.json`, or none; one
+that a killed process left half done is completed when the folder is opened again.
 """
 
 from __future__ import annotations
 
+import hashlib
+import html
 import json
 import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from apportion._io.atomic_write import Outputs
+from apportion._io.atomic_write import Outputs, complete
 from apportion._io.file_kinds import PARQUET_ENDINGS, TEXT_ENDINGS, WORKBOOK_ENDINGS, ending_of
 from apportion._io.read import FORMS
 from apportion.exceptions import FileError, OutputError
+from apportion.labeling.settings import LabelSettings
 
 ROLES = ("readings", "diary", "proportions", "given")
 """What files are for."""
@@ -31,7 +35,14 @@ SETTINGS, CORRECTIONS = "settings.json", "corrections.csv"
 DOWNLOADS = (LABELS, EPISODES, REPORT, SETTINGS, CORRECTIONS)
 """The files that can be downloaded."""
 
+EARLIER = {
+    f"{Path(name).stem}-before-changes{Path(name).suffix}": name
+    for name in (LABELS, EPISODES, REPORT)
+}
+"""What files of the last run in full are called if something has changed since."""
+
 _STATE, _LOCK = "state.json", "studio.lock"
+_JOURNAL, _OPENER = ".apportion-journal.json", ".apportion-open.html"
 _FORM, _VERSION = "apportion_studio", 1
 _LITTER = (".DS_Store", "Thumbs.db", "desktop.ini")
 """Files that desktops leave in every folder."""
@@ -40,6 +51,31 @@ _TABLES = (*PARQUET_ENDINGS, *WORKBOOK_ENDINGS, ".arff")
 _TEXTS = tuple(ending for ending in TEXT_ENDINGS if ending)
 _ENDINGS = (*_TEXTS, *(f"{ending}.gz" for ending in _TEXTS), *_TABLES)
 _LARGEST_STATE = 64 * 2**20
+
+# What state.json holds, as `_fits` reads it. Numbers are such as JavaScript and NumPy can hold.
+_COUNT, _MOMENT = range(2**53), range(-(2**62), 2**62)
+_FILE = {"name": str, "ending": _ENDINGS, "bytes": _COUNT, "number": _COUNT, "digest": (str, ...)}
+_SAID = {"id": _COUNT, "label": str, "exclude": bool, "was": str, "words": str}
+_NO_TIME = {"participant": None, "start": None, "end": None}
+_WHEN = {"start": _MOMENT, "end": _MOMENT, "midnight": _MOMENT, "day": str}
+_CORRECTION = (
+    {**_SAID, **_WHEN, "participant": (str, None), "at": None},
+    {**_SAID, **_NO_TIME, "at": [str], "by_id": True},
+    {**_SAID, **_NO_TIME, "at": [_COUNT], "by_id": False},
+)
+_RUN = {
+    **{"id": _COUNT, "kind": "full", "when": str, "seconds": float, "corrections": _COUNT},
+    **{"notes": [str], "changed": None, "inputs": str},
+    "estimated_accuracy": ({"value": float, "words": str}, None),
+    "verdict": ({"level": str, "sentence": str, "concerns": [str]}, ...),
+}
+_SHAPE = {
+    **{"revision": _COUNT, "next_id": _COUNT, "settings": {}, "corrected": bool},
+    "files": dict.fromkeys(ROLES, (_FILE, ...)),
+    "corrections": [_CORRECTION],
+    "run": (_RUN, None),
+    "answers": {name: [[_COUNT]] for name in ("answered", "skipped", "unknown")},
+}
 
 
 @dataclass(frozen=True)
@@ -55,13 +91,27 @@ class StoredFile:
     bytes : int
         Its size.
     number : int
-        Tells it from all other files that were given.
+        Counts the files that were given.
+    digest : str
+        The SHA-256 of its content; empty if an earlier version took the file.
     """
 
     name: str
     ending: str
     bytes: int
     number: int
+    digest: str = ""
+
+    @property
+    def key(self) -> str | int:
+        """What tells it from files of other content."""
+        return f"{self.digest}{self.ending}" if self.digest else self.number
+
+    def is_in(self, path: Path) -> bool:
+        """Return whether a path still holds the file that was given."""
+        if path.stat().st_size != self.bytes:
+            return False
+        return not self.digest or digest_of(path) == self.digest
 
 
 @dataclass
@@ -109,7 +159,7 @@ class State:
         """Return the state as the bytes of its file."""
         document = {_FORM: _VERSION, **asdict(self)}
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-        return text.encode("utf-8", "backslashreplace")
+        return text.encode()
 
     @classmethod
     def from_bytes(cls, text: bytes) -> State:
@@ -117,26 +167,49 @@ class State:
         document = json.loads(text)
         if not isinstance(document, dict) or document.pop(_FORM, None) != _VERSION:
             raise ValueError("no state of a studio")
-        state = cls()
         for name, value in document.items():
-            kept = getattr(state, name, None)
-            if name == "run":
-                if value is not None and not isinstance(value, dict):
-                    raise ValueError(name)
-            elif type(kept) is not type(value):
-                raise ValueError(name)
-            setattr(state, name, value)
-        state.files = {role: _stored(role, file) for role, file in state.files.items()}
+            if not _fits(value, _SHAPE.get(name)):
+                raise ValueError(f"{name!r} is damaged")
+        files = document.get("files", {})
+        if not files.keys() <= set(ROLES):
+            raise ValueError("'files' is damaged")
+        stored = {
+            role: StoredFile(**{name: file[name] for name in _FILE if name in file})
+            for role, file in files.items()
+        }
+        state = cls(**{**document, "files": stored})
+        _require_settings(state.settings)
+        state.to_bytes()  # raises for infinite numbers, and for halves of characters
         return state
 
 
-def _stored(role: str, file: Any) -> StoredFile:
-    stored = StoredFile(
-        str(file["name"]), str(file["ending"]), int(file["bytes"]), int(file["number"])
-    )
-    if role not in ROLES or stored.ending not in _ENDINGS:
-        raise ValueError(role)
-    return stored
+def _require_settings(settings: Mapping[str, Any]) -> None:
+    """Raise if settings of a studio name files, or have values that are not allowed."""
+    if files := settings.keys() & (set(ROLES) - {"given"}):
+        raise ValueError(f"{min(files)!r} is no setting of the studio")
+    LabelSettings.from_json({**settings, "readings": "readings.csv"}, Path())
+
+
+def _fits(value: Any, shape: Any) -> bool:
+    """Return whether JSON has a shape.
+
+    A shape is a type, a range of whole numbers, a value, a list of one shape, a tuple of any of
+    which one must fit, or a dict of keys that must be there; a key whose shape may be `...` need
+    not be.
+    """
+    if isinstance(shape, tuple):
+        return any(_fits(value, one) for one in shape)
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(one, shape[0]) for one in value)
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(
+            _fits(value.get(name, ...), inner) for name, inner in shape.items()
+        )
+    if isinstance(shape, range):
+        return type(value) is int and value in shape
+    if isinstance(shape, type):
+        return type(value) is shape or (shape is float and type(value) is int)
+    return type(value) is type(shape) and value == shape
 
 
 class Workspace:
@@ -158,7 +231,7 @@ class Workspace:
     def __init__(self, folder: Path) -> None:
         _require_usable(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(
                 f"{folder} cannot be made a folder: {error.strerror}. Name another."
@@ -167,36 +240,57 @@ class Workspace:
         self._lock = _held_lock(self.folder / _LOCK)
         self._writing = threading.RLock()
         self._closed = False
-        for name in os.listdir(self.folder):  # of a process that was killed
-            if name.startswith(".apportion-") and name.endswith(".tmp"):
-                with suppress(OSError):
-                    os.unlink(self.folder / name)
-        self.state = self._read_state()
+        try:
+            self._complete()
+            self.state = self._read_state()
+            self._keep_others_out()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let a write that has begun end, allow no further one, and give the folder back."""
         with self._writing:
             if not self._closed:
                 self._closed = True
-                os.close(self._lock)  # the file stays: removing it could take another one's lock
+                try:
+                    with suppress(OSError):
+                        (self.folder / _OPENER).unlink(missing_ok=True)
+                finally:  # the file stays: removing it could take another one's lock
+                    os.close(self._lock)
 
     def path(self, role: str) -> Path | None:
         """Return the stored file with a role; None if there is none."""
         file = self.state.files.get(role)
         return None if file is None else self.folder / f"{role}{file.ending}"
 
+    def write_opener(self, address: str) -> Path:
+        """Write a page that leads to an address, which only this user may know, and return it.
+
+        A browser is started with the name of this page: command lines are for all users to see.
+        """
+        path, shown = self.folder / _OPENER, html.escape(address)
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(
+                f'<!doctype html><meta charset="utf-8"><title>apportion studio</title>'
+                f'<meta http-equiv="refresh" content="0; url={shown}"><a href="{shown}">{shown}</a>'
+            )
+        return path
+
     def require_own_files(self) -> None:
-        """Raise if an input is gone, or is a link, which could lead out of the folder."""
-        for role in self.state.files:
+        """Raise if an input is gone, is a link, which could lead out of the folder, or another."""
+        for role, file in self.state.files.items():
             path = self.path(role)
             assert path is not None
             if not _is_plain(path):
-                raise FileError(
-                    path.name,
-                    "no such file, or a link" if not path.is_symlink() else "a link",
-                    f"a file in {self.folder.name}",
-                    "give the file again",
-                )
+                found = "a link" if path.is_symlink() else "no such file"
+            elif not file.is_in(path):
+                found = "not the file that was given: its content is another"
+            else:
+                continue
+            allowed = f"the file in {self.folder.name} as it was given"
+            raise FileError(path.name, found, allowed, "give the file again")
 
     def open_download(self, name: str) -> BinaryIO | None:
         """Return an open file of `DOWNLOADS`; None if it is not there or is a link."""
@@ -224,9 +318,15 @@ class Workspace:
         with self._writing:
             if self._closed:
                 raise OutputError("The studio was stopped.")
+            if os.path.lexists(self.folder / _JOURNAL):
+                raise OutputError(
+                    "The last change could not be written whole. Stop the studio and start it "
+                    "again: it then completes that change."
+                )
             before = deepcopy(self.state)
             try:
-                with Outputs(force=True) as outputs:
+                journal = self.folder / _JOURNAL
+                with Outputs(force=True, journal=journal, private=True) as outputs:
                     yield outputs
                     self.state.revision += 1
                     with outputs.writing(self.folder / _STATE) as path:
@@ -257,22 +357,57 @@ class Workspace:
         if os.path.lexists(self.folder / name):
             outputs.remove(self.folder / name)
 
+    def _complete(self) -> None:
+        """Complete the change of a process that was killed, and remove its temporary files."""
+        with self._refusing(self.folder / _JOURNAL):
+            complete(self.folder / _JOURNAL)
+        for name in os.listdir(self.folder):
+            if name == _OPENER or (name.startswith(".apportion-") and name.endswith(".tmp")):
+                with suppress(OSError):
+                    os.unlink(self.folder / name)
+
+    def _keep_others_out(self) -> None:
+        """Let only this user read the folder and the files in it, which may be from before."""
+        inputs = [path for role in ROLES if (path := self.path(role)) is not None]
+        own = [self.folder / name for name in (_STATE, *DOWNLOADS)]
+        with suppress(OSError):  # it is another user's, or the file system has no modes
+            self.folder.chmod(0o700)
+            for path in filter(_is_plain, [*inputs, *own]):
+                path.chmod(0o600)
+
     def _read_state(self) -> State:
         path = self.folder / _STATE
         if not os.path.lexists(path):
             return State()
+        state = State()
+        with self._refusing(path):
+            state = State.from_bytes(path.read_bytes())
+        return state
+
+    @contextmanager
+    def _refusing(self, path: Path) -> Iterator[None]:
+        """Refuse a folder in which one of our own files is not what the studio wrote."""
         try:
-            if not _is_plain(path) or path.stat().st_size > _LARGEST_STATE:
+            if os.path.lexists(path) and (
+                not _is_plain(path) or path.stat().st_size > _LARGEST_STATE
+            ):
                 raise ValueError("no file of ours")
-            return State.from_bytes(path.read_bytes())
+            yield
+        except OutputError:
+            raise
         except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
-            self.close()
             raise FileError(
                 str(path),
-                f"no state of a studio ({error})",
+                f"nothing that the studio wrote ({error})",
                 "what `apportion studio` wrote",
                 "name another folder, or put the file back from a copy",
             ) from None
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def ending_for(name: str) -> str:
@@ -313,9 +448,9 @@ def _require_usable(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise FileError(str(folder), "no folder", "a folder", "name another")
-    names = set(os.listdir(folder)) - {*_LITTER, _LOCK}
-    names = {name for name in names if not name.startswith(".apportion-")}
-    if names and _STATE not in names:
+    there = set(os.listdir(folder))
+    names = {name for name in there - {*_LITTER, _LOCK} if not name.startswith(".apportion-")}
+    if names and not there & {_STATE, _JOURNAL}:
         raise FileError(
             str(folder),
             f"a folder with other files in it, such as {min(names)!r}",

@@ -129,15 +129,17 @@ function showSave({ run, corrections, job }) {
   const ready = run?.files ?? [];
   const always = [...(state.files.readings ? ["settings.json"] : []), ...(corrections.length ? ["corrections.csv"] : [])];
   const names = run ? Object.keys(DOWNLOADS).filter((name) => ready.includes(name) || always.includes(name)) : [];
-  if (isNew("downloads", names)) {
-    refill(element("downloads"), ...names.map((name) =>
-      make("li", {}, make("a", { href: `download/${name}`, download: name }, name), ` ${DOWNLOADS[name]}`)));
+  const earlier = run?.earlier ?? [];
+  if (isNew("downloads", [names, earlier])) {
+    const words = "As the last full run left it: it does not know what has changed since.";
+    refill(element("downloads"), ...[...names, ...earlier].map((name) =>
+      make("li", {}, make("a", { href: `download/${name}`, download: name }, name), ` ${DOWNLOADS[name] ?? words}`)));
   }
   const late = Boolean(run) && !ready.includes("labels.csv");
   element("save-warning").hidden = !late;
   element("save-warning-words").textContent = !late ? "" : run.kind === "quick" && !run.open
     ? "The labels shown are a quick answer. A full run keeps to your corrections, too, compares the methods again, estimates how many labels are right, and writes the files to save."
-    : "Corrections, files or settings have changed since the last full run. Run in full to get files to save.";
+    : "Corrections, files or settings have changed since the last full run. Run in full to get files that know of them.";
   element("run-full").disabled = job?.state === "running";
   if (element("report-box").open) showReport();
 }
