@@ -603,26 +603,114 @@ def small_disk(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_a_disk_that_is_full_at_the_last_file_leaves_all_as_it_was(force):
-    """The report alone is larger than the limit: labels and model can be written."""
+def all_there(force):
+    """Write all outputs if `force`; return the words of a command that writes them."""
     if force:
         for name in EVERY_OUTPUT[1::2]:
             write(name, "mine")
-    words = ["label", "rows.csv", *KNOWN, *EVERY_OUTPUT, *["--force"] * force]
-    says = "report.html cannot be written: file too large. Nothing was changed."
+    return ["label", "rows.csv", *KNOWN, *EVERY_OUTPUT, *["--force"] * force]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_disk_that_is_full_at_the_last_file_leaves_all_as_it_was(force, monkeypatch):
+    def full(*_):
+        raise OSError(27, "File too large")
+
+    monkeypatch.setattr("pyarrow.csv.write_csv", full)
+    says = "labels.csv cannot be written: file too large. Nothing was changed."
+    refused(*all_there(force), code=3, says=says)
+
+
+def check_only_the_report_is_missing():
+    """Check that labels and model are those of a run without a report."""
+    assert sorted(path.name for path in Path().iterdir() if path.is_file()) == [
+        "labels.csv", "model.zip", "rows.csv", "totals.csv"
+    ]  # fmt: skip
+    Path("again").mkdir()
+    done("label", "rows.csv", *KNOWN, "--output", "again/labels.csv", "--model", "again/model.zip")
+    for name in ("labels.csv", "model.zip"):
+        assert Path(name).read_bytes() == Path("again", name).read_bytes()
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_disk_that_is_full_at_the_report_costs_no_labels(force):
+    """The report alone is larger than the limit. With --force the old one is of other labels."""
     with small_disk(100_000):
-        refused(*words, code=3, says=says)
+        result = run(*all_there(force), "-q")
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert result.stderr == (
+        "apportion: the labels are written, but not the report report.html: report.html cannot be "
+        "written: file too large.\n"
+    )
+    check_only_the_report_is_missing()
 
 
-def test_a_demo_that_cannot_be_finished_leaves_nothing():
+@pytest.mark.parametrize("error", [ValueError("odd"), MemoryError(), ZeroDivisionError("no")])
+def test_a_report_that_fails_costs_no_labels(monkeypatch, error):
+    def fails(_):
+        raise error
+
+    monkeypatch.setattr("apportion.cli.label_file.page_bytes", fails)
+    result = run(*all_there(True), "-q")
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert "the labels are written, but not the report report.html: " in result.stderr
+    assert (str(error) or "not enough memory") in result.stderr
+    check_only_the_report_is_missing()
+    labels = run("label", "rows.csv", *KNOWN, "--report", "new.html", "-q")
+    assert labels.exit_code == 5
+    assert labels.stdout.encode() == Path("labels.csv").read_bytes()
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_report_that_kills_the_process_costs_no_labels(force):
+    code = """
+import os
+import apportion.cli.label_file as module
+
+module.page_bytes = lambda _: os._exit(77)
+"""
+    running = process(*all_there(force), "-q", code=code)
+    running.communicate(timeout=60)
+    assert running.returncode == 77
+    check_only_the_report_is_missing()
+
+
+def test_a_report_of_few_different_rows():
+    """Its map killed the process."""
+    days = [f"d{day}" for day in range(100)]
+    lines = [(day, *point) for day in days for point in ((0, 0, 0), (5, 5, 5), (9, 0, 3))]
+    many = [line for line in lines for _ in range(5)]
+    columns = zip(*many, strict=True)
+    write("few.csv", table(**dict(zip(("day", "x", "y", "z"), columns, strict=True))))
+    write("few_totals.csv", table(day=days, a=[5] * 100, b=[5] * 100, c=[5] * 100))
+    words = ["--bags", "day", "--proportions", "few_totals.csv", "--unit", "count"]
+    running = process("label", "few.csv", *words, "-o", "few_labels.csv", "--report", "few.html")
+    said = running.communicate(timeout=120)[1]
+    assert running.returncode == 0, said
+    assert "written: few.html" in said
+
+
+def test_a_demo_that_cannot_be_finished_leaves_nothing(monkeypatch):
+    def full(*_):
+        raise OSError(27, "File too large")
+
     before = files_of(".")
-    with small_disk(100_000):
-        result = run("demo", "new/demo", "--days", 1, "--participants", 1, "--minutes", 30)
-    assert result.exit_code == 3
-    assert "report.html cannot be written: file too large. Nothing was changed" in result.stderr
+    monkeypatch.setattr("apportion.cli.label_file.calls.write_labeled", full)
+    result = run("demo", "new/demo", "--days", 1, "--participants", 1, "--minutes", 30)
+    assert result.exit_code == 1
+    assert "file too large" in result.stderr
     assert files_of(".") == before
     assert not Path("new").exists()
+
+
+def test_a_demo_whose_report_fails_keeps_the_rest():
+    with small_disk(100_000):
+        result = run("demo", "new", "--days", 1, "--participants", 1, "--minutes", 30)
+    assert result.exit_code == 5
+    assert "not the report new/report.html" in " ".join(result.stderr.split())
+    assert sorted(path.name for path in Path("new").iterdir()) == [
+        "diary.csv", "labels.csv", "truth.csv", "windows.csv"
+    ]  # fmt: skip
 
 
 def test_what_is_written_is_said_when_it_is_there(monkeypatch):

@@ -551,6 +551,21 @@ def test_similarities_alone_make_a_map(n):
             check_neighbors(found, W * ~np.eye(n, dtype=bool))
 
 
+@pytest.mark.parametrize("n_different", [1, 3, 4, 5, 40])
+def test_equal_rows_share_a_place(n_different):
+    """The places of a few rows, each many times, were not numbers, which killed Python."""
+    points = rows_of(n_different, 3)
+    rows = np.random.default_rng(1).integers(0, n_different, 90)
+    rows[:n_different] = np.arange(n_different)
+    X = points[rows]
+    for found in (map_of_features(X), map_of_graph(PrecomputedGraph().fit(similarities(X)))):
+        assert np.isfinite(found.coordinates).all()
+        place = found.coordinates[np.argsort(found.rows)]
+        assert len(np.unique(place, axis=0)) == n_different
+        np.testing.assert_array_equal(place, place[:n_different][rows])
+        assert found.layout.startswith("t-SNE") == (n_different >= 5)
+
+
 @pytest.mark.parametrize("size", [1e-90, 1e-30, 1e-5, 1e15, 1e20, 1e60, 1e90])
 def test_rows_of_any_size_are_laid_out(size):
     """t-SNE works in single precision: with raw features this collapsed, or killed Python."""

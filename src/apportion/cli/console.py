@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from shlex import quote
 from typing import Any, NoReturn, TypeVar
 
@@ -27,7 +28,8 @@ from rich.progress import (
 from apportion._utils.progress import duration, progress_callback, time_left
 from apportion.exceptions import Advice, InputError, Names, OutputError, SettingsError, rendered
 
-BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, OUR_FAULT, INTERRUPTED = 1, 2, 3, 4, 70, 130
+BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, NO_REPORT = 1, 2, 3, 4, 5
+OUR_FAULT, INTERRUPTED = 70, 130
 """Exit codes beside 0, done."""
 
 console = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -51,37 +53,51 @@ def with_exit_codes(command: Command) -> Command:
             raise
         except KeyboardInterrupt:
             _end("interrupted; no file is left half written", INTERRUPTED)
-        except CommandLineError as error:
-            _end(f"{error} 'apportion {command.__name__} -h' lists the options.", BAD_COMMAND)
-        except SettingsError as error:
-            # What a file of settings holds is an input; the rest was typed.
-            if error.place is not None:
-                _end(error.rendered(OPTIONS), BAD_INPUT)
-            message = error.rendered(OPTIONS)
-            _end(f"{message} 'apportion {command.__name__} -h' lists the options.", BAD_COMMAND)
-        except OutputError as error:
-            _end(in_options(error.args[0] if error.args else ""), BAD_OUTPUT)
-        except MemoryError as error:
-            # The arguments of NumPy's own error are the shape of an array: its words are its text.
-            advice = error.args[0] if error.args and isinstance(error.args[0], Advice) else error
-            _end(in_options(advice) or "not enough memory", NO_MEMORY)
-        except OSError as error:
-            name = f"{error.filename} cannot be used: " if error.filename else ""
-            _end(f"{name}{_reason(error)}", BAD_INPUT)
-        except InputError as error:
-            _end(error.rendered(OPTIONS), BAD_INPUT)
-        except (ValueError, ModuleNotFoundError) as error:
-            _end(in_options(error.args[0] if error.args else ""), BAD_INPUT)
         except Exception as error:
-            if os.environ.get("APPORTION_DEBUG"):
-                raise
-            _end(
-                f"a fault of this program: {type(error).__name__}: {error}. Please report it; "
-                "APPORTION_DEBUG=1 shows where it happened",
-                OUR_FAULT,
-            )
+            message, code = _said_of(error)
+            lists = f" 'apportion {command.__name__} -h' lists the options."
+            _end(f"{message}{lists}" if code == BAD_COMMAND else message, code)
 
     return guarded_command  # type: ignore[return-value]
+
+
+@contextmanager
+def keeping_labels(report: Path) -> Iterator[None]:
+    """End with a code of its own if a report of labels that are written already fails."""
+    try:
+        yield
+    except Exception as error:
+        message = _said_of(error)[0].removesuffix(" Nothing was changed.")  # but the labels were
+        _end(f"the labels are written, but not the report {report}: {message}", NO_REPORT)
+
+
+def _said_of(error: Exception) -> tuple[str, int]:
+    """Return what is said of an error, and its exit code; raise a fault that is looked for."""
+    if isinstance(error, CommandLineError):
+        return str(error), BAD_COMMAND
+    if isinstance(error, SettingsError):
+        # What a file of settings holds is an input; the rest was typed.
+        return error.rendered(OPTIONS), BAD_COMMAND if error.place is None else BAD_INPUT
+    if isinstance(error, OutputError):
+        return in_options(error.args[0] if error.args else ""), BAD_OUTPUT
+    if isinstance(error, MemoryError):
+        # The arguments of NumPy's own error are the shape of an array: its words are its text.
+        advice = error.args[0] if error.args and isinstance(error.args[0], Advice) else error
+        return in_options(advice) or "not enough memory", NO_MEMORY
+    if isinstance(error, OSError):
+        name = f"{error.filename} cannot be used: " if error.filename else ""
+        return f"{name}{_reason(error)}", BAD_INPUT
+    if isinstance(error, InputError):
+        return error.rendered(OPTIONS), BAD_INPUT
+    if isinstance(error, ValueError | ModuleNotFoundError):
+        return in_options(error.args[0] if error.args else ""), BAD_INPUT
+    if os.environ.get("APPORTION_DEBUG"):
+        raise error
+    return (
+        f"a fault of this program: {type(error).__name__}: {error}. Please report it; "
+        "APPORTION_DEBUG=1 shows where it happened",
+        OUR_FAULT,
+    )
 
 
 def _end(message: str, code: int) -> NoReturn:

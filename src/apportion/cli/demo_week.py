@@ -11,7 +11,7 @@ from apportion._utils.typing import BoolArray
 from apportion.cli.console import console
 from apportion.cli.demo import DemoOptions
 from apportion.cli.label import MoreFiles
-from apportion.cli.label_file import label_file
+from apportion.cli.label_file import label_file, write_report
 from apportion.cli.options import (
     FeatureOptions,
     KnownOptions,
@@ -45,16 +45,11 @@ def label_week(options: DemoOptions) -> None:
         words = ["apportion", "label", files.windows, "--diary", files.diary, "--output", labels]
         command = shlex.join(map(str, [*words, "--report", report, *["--force"] * force]))
         console.print(f"$ {command}\n")
-        labeled = label_file(
-            LabelSettings(
-                KnownOptions(readings=files.windows, diary=files.diary),
-                FeatureOptions(),
-                MethodOptions(),
-            ),
-            OutputOptions(output=labels, force=force),
-            MoreFiles(report=report),
-            command,
-        )
+        known = KnownOptions(readings=files.windows, diary=files.diary)
+        settings = LabelSettings(known, FeatureOptions(), MethodOptions())
+        out = OutputOptions(output=labels, force=force)
+        labeled, task = label_file(settings, out, MoreFiles(report=report), command)
+    write_report(labeled, task, settings, out, report)
     _print_accuracy(home, labeled.labels)
     console.print(f"\nTo see the days, the totals and why each label: open {report} in a browser.")
 

@@ -64,7 +64,9 @@ def label(
     code.
     """
     from apportion.cli.calls import command_line, settings_of
-    from apportion.cli.label_file import label_file
+    from apportion.cli.label_file import label_file, write_report
 
     settings = settings_of(known, feature, method, out)
-    label_file(settings, out, more, command_line(), saved.settings)
+    labeled, task = label_file(settings, out, more, command_line(), saved.settings)
+    if more.report is not None:
+        write_report(labeled, task, settings, out, more.report)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from apportion._io.atomic_write import Outputs
+from apportion._io.atomic_write import Outputs, replacing
 from apportion.cli import calls
 from apportion.cli.console import (
     OPTIONS,
     CommandLineError,
+    keeping_labels,
     print_log,
     print_notes,
     print_out,
@@ -40,11 +42,12 @@ def label_file(
     more: MoreFiles,
     command: str,
     settings_file: Path | None = None,
-) -> LabeledTable:
-    """Read rows, label them, write the labeled table and return it.
+) -> tuple[LabeledTable, SupervisedTable]:
+    """Read rows, label them, write all but the report, and return the labels and what was read.
 
-    The summary and the report show `command` as what was run. The file of the settings is not
-    written over.
+    The summary shows `command` as what was run. The file of the settings is not written over. A
+    report that is to be replaced is removed with the labels that it is about: if a new one cannot
+    be written, whatever ends the process, no old one is left beside other labels.
     """
     _check_options(settings, out, more, settings_file)
     with stages(out.quiet):
@@ -64,12 +67,30 @@ def label_file(
     if not out.quiet:
         show_report(labeled.labels, explain)
     with Outputs(force=out.force) as outputs:
-        written = _write_more(labeled, task, settings, out, more, outputs)
+        written = _write_more(labeled, more, outputs)
+        if more.report is not None and os.path.lexists(more.report):
+            outputs.remove(more.report)
         written = [*calls.write_labeled(labeled, out.output, outputs), *written]
         if out.json:
             print_out(as_json(labeled.summary, OPTIONS))
     print_notes(written, out.quiet)
-    return labeled
+    return labeled, task
+
+
+def write_report(
+    labeled: LabeledTable,
+    task: SupervisedTable,
+    settings: LabelSettings,
+    out: OutputOptions,
+    path: Path,
+) -> None:
+    """Write the report of labels that are written already, so that it cannot cost them."""
+    with keeping_labels(path):
+        with stages(out.quiet):
+            page = page_bytes(contents_of_table(labeled, task, files=settings.files, names=OPTIONS))
+        with replacing(path, force=out.force) as temporary:
+            temporary.write_bytes(page)
+    print_notes([f"written: {path}, a report to open in a browser"], out.quiet)
 
 
 def _check_options(
@@ -97,26 +118,13 @@ def _check_rows(task: SupervisedTable, more: MoreFiles) -> None:
         require_times(task.rows, task.row_times)
 
 
-def _write_more(
-    labeled: LabeledTable,
-    task: SupervisedTable,
-    settings: LabelSettings,
-    out: OutputOptions,
-    more: MoreFiles,
-    outputs: Outputs,
-) -> list[str]:
-    """Write the files beside the labeled table, and return what to say once they are there."""
+def _write_more(labeled: LabeledTable, more: MoreFiles, outputs: Outputs) -> list[str]:
+    """Write the model and the episodes, and return what to say once they are there."""
     written = []
     if more.model is not None:
         with outputs.writing(more.model) as path, path.open("wb") as file:
             contents = labeled.save(file, labels_only=more.labels_only)
         written.append(f"written: {more.model}, a model with {contents}")
-    if more.report is not None:
-        with stages(out.quiet):
-            page = page_bytes(contents_of_table(labeled, task, files=settings.files, names=OPTIONS))
-        with outputs.writing(more.report) as path:
-            path.write_bytes(page)
-        written.append(f"written: {more.report}, a report to open in a browser")
     if more.episodes is not None:
         written += write_episodes(labeled, more.episodes, outputs)
     return written

@@ -99,9 +99,11 @@ def _layout_of(features: FloatArray) -> tuple[FloatArray, str]:
     centered = features - features.mean(axis=0)
     centered /= max(float(np.abs(centered).max()), 1e-300)
     spread = centered.std(axis=0)
-    if n < 5 or not spread.any():
+    different, copies = _different(centered.astype(np.float32))
+    if len(different) < 5:
         return features[:, np.argsort(-spread, kind="stable")[:2]], "two of the features"
-    return _tsne(centered, "euclidean"), "t-SNE of the features: near rows lie near each other"
+    layout = _tsne(centered[different], "euclidean")
+    return layout[copies], "t-SNE of the features: near rows lie near each other"
 
 
 def _layout_of_similarities(graph: Graph, rows: IntArray) -> tuple[FloatArray, str]:
@@ -109,12 +111,27 @@ def _layout_of_similarities(graph: Graph, rows: IntArray) -> tuple[FloatArray, s
     W = sparse.csr_array(graph.similar_rows(rows))[:, rows].toarray()
     distance = 1.0 - W / max(float(W.max(initial=0.0)), 1e-300)
     np.fill_diagonal(distance, 0.0)
-    if len(rows) < 5 or not distance.any():
-        return np.column_stack([np.arange(len(rows)), np.zeros(len(rows))]), "the order of rows"
-    return _tsne(distance, "precomputed"), "t-SNE of the similarities: near rows are similar"
+    different, copies = _different(distance)
+    if len(different) < 5:
+        return np.column_stack([copies, np.zeros(len(rows))]), "rows of equal similarities together"
+    layout = _tsne(distance[np.ix_(different, different)], "precomputed")
+    return layout[copies], "t-SNE of the similarities: near rows are similar"
+
+
+def _different(rows: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return the first of all equal rows, and for every row the position of its equal there."""
+    _, first, equal = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[equal.ravel()]
 
 
 def _tsne(rows: FloatArray, metric: str) -> FloatArray:
+    """Return the coordinates of different rows.
+
+    Equal rows would begin and stay in one place, where nothing holds them against the forces
+    between places; scikit-learn 1.9 then moves them out of the range of numbers, and ends
+    the process.
+    """
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
