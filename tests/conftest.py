@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 # Tests run side by side, on small matrices: more BLAS threads than cores would wait for each other.
@@ -39,6 +40,26 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker("no_cover")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heeded_signals():
+    """Let programs that tests start heed signals, also where `nohup make test` ignores some.
+
+    A process that is started inherits what is ignored, unlike a handler.
+    """
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, _nothing)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _nothing(*_):
+    """Handle a signal as if it were ignored."""
 
 
 @pytest.fixture(scope="session")
