@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args, get_type_hints
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -963,6 +964,47 @@ def test_a_stop_in_the_middle_of_writing_leaves_nothing(sent):
     why = "interrupted" if sent == signal.SIGINT else "told to stop"
     assert said == f"apportion: {why}; no file is left half written.\n"
     assert files_of(".") == before
+
+
+SIGNAL_IN_THE_SEARCH = """
+import os, threading, time
+from apportion.graphs._neighbors import ListSearch
+
+search = ListSearch.nearest
+
+def nearest(self, X, k):
+    if self._index is self._lists or len(X) < 10_000:
+        return search(self, X, k)
+    threading.Timer({seconds}, os.kill, (os.getpid(), {number})).start()
+    found = search(self, X, k)
+    [time.sleep(0.1) for _ in range(600)]
+    return found
+
+ListSearch.nearest = nearest
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "method"), [(signal.SIGTERM, "lpllp"), (signal.SIGINT, "auto")], ids=["term", "int"]
+)
+def test_a_stop_in_the_search_for_neighbors_is_no_crash(method, sent):
+    """Threads of faiss are at work, which could not stand an exception from Python."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(33_000, 12)).round(3)
+    names = [f"x{j}" for j in range(12)]
+    columns = {"day": np.arange(33_000) % 50, **dict(zip(names, X.T, strict=True))}
+    pq.write_table(pa.table(columns), "many.parquet")
+    write("many_totals.csv", table(day=range(50), a=[330] * 50, b=[330] * 50))
+    before = files_of(".")
+    words = ["--bags", "day", "--proportions", "many_totals.csv", "--method", method]
+    for seconds in (0.05, 0.2):
+        code = SIGNAL_IN_THE_SEARCH.format(seconds=seconds, number=int(sent))
+        running = process("label", "many.parquet", *words, "-o", "labels.csv", "-q", code=code)
+        out, said = running.communicate(timeout=300)
+        why = "interrupted" if sent == signal.SIGINT else "told to stop"
+        assert said == f"apportion: {why}; no file is left half written.\n"
+        assert (running.returncode, out) == (128 + sent, "")
+        assert files_of(".") == before
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")

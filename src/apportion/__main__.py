@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from apportion._utils.signals import Stopped, end_at_once, print_stopped, stop_cleanly
+from apportion._utils.signals import Stopped, end_at_once, leave, print_stopped, stop_cleanly
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def run(load: Callable[[], Callable[[], Any]]) -> None:
         app()
     except Stopped as stop:
         print_stopped(stop.code)
-        raise
+        leave(stop.code)
     except (OSError, ModuleNotFoundError) as error:
         sys.exit(f"apportion: {error}")
 

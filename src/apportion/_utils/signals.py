@@ -6,9 +6,11 @@ process that was started as the command ends quietly even if Ctrl-C arrives duri
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -56,6 +58,21 @@ def print_stopped(code: object) -> None:
     why = "interrupted" if code == 128 + signal.SIGINT else "told to stop"
     with suppress(OSError):
         os.write(2, f"apportion: {why}; no file is left half written.\n".encode())
+
+
+def leave(code: object) -> NoReturn:
+    """End the process as Python does, but without taking the interpreter apart.
+
+    Threads of other libraries, which a signal found at work, may still use it: they would crash.
+    """
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+    finally:
+        os._exit(code if isinstance(code, int) else 1)
 
 
 def _handle(names: tuple[str, ...], handler: signal._HANDLER) -> None:

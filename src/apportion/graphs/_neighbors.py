@@ -7,7 +7,7 @@ that order, so that it does not depend on the order of the input.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -217,7 +217,7 @@ class FlatSearch(PairSearch):
 
     def __init__(self, points: FloatArray) -> None:
         super().__init__(points)
-        import faiss
+        faiss = faiss_library()
 
         self._singles = SinglePrecision(points[:BLOCK_ROWS])
         self._index = faiss.IndexFlatL2(points.shape[1])
@@ -240,7 +240,7 @@ class ListSearch(Search):
 
     def __init__(self, points: FloatArray, k: int, recall: float) -> None:
         super().__init__(points)
-        import faiss
+        faiss = faiss_library()
 
         n, d = points.shape
         self._singles = SinglePrecision(points[:BLOCK_ROWS])
@@ -288,7 +288,7 @@ class ListSearch(Search):
 
     def _members(self, number: int) -> IntArray:
         """Return the points of one list."""
-        import faiss
+        faiss = faiss_library()
 
         lists = self._lists.invlists
         size = lists.list_size(number)
@@ -317,7 +317,7 @@ class ListSearch(Search):
 
     def _try_shortlists(self, sample: IntArray, truth: IntArray) -> None:
         """Use shortlists from estimated distances, if they lose hardly any neighbor."""
-        import faiss
+        faiss = faiss_library()
 
         d = self.points.shape[1]
         without = self._lists, self._index, self.recall
@@ -332,6 +332,20 @@ class ListSearch(Search):
             if self.recall >= without[2] - _RECALL_LOSS:
                 return
         self._lists, self._index, self.recall = without
+
+
+@cache
+def faiss_library() -> Any:
+    """Import faiss, and let it leave signals alone.
+
+    On its own it runs Python's handlers while it searches, and where one of them raises an
+    exception, as for Ctrl-C, it may throw that across threads of OpenMP, which kills the process.
+    Without it, handlers run once the search has returned.
+    """
+    import faiss
+
+    faiss.InterruptCallback.clear_instance()
+    return faiss
 
 
 class SinglePrecision:

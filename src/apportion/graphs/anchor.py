@@ -25,7 +25,7 @@ from apportion._utils.sequences import Sequences
 from apportion._utils.threads import BLOCK_ROWS, in_threads, slices
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray, UIntArray
 from apportion.exceptions import counted
-from apportion.graphs._neighbors import FlatSearch, Search, SinglePrecision
+from apportion.graphs._neighbors import FlatSearch, Search, SinglePrecision, faiss_library
 from apportion.graphs._on_device import AnchorProducts, SparseProducts
 from apportion.graphs._products import Affinity, AnchoredProducts
 from apportion.graphs._row_blocks import multiply, some_rows, transposed
@@ -334,8 +334,7 @@ def anchors_of(sample: FloatArray, n_anchors: int) -> FloatArray:
 
     Where the sample has no more different rows than that, these are the anchors.
     """
-    import faiss
-
+    faiss = faiss_library()
     singles = SinglePrecision(sample)
     points = singles(sample)
     different, first = np.unique(points, axis=0, return_index=True)
