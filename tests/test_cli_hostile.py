@@ -966,6 +966,28 @@ def test_a_stop_in_the_middle_of_writing_leaves_nothing(sent):
     assert files_of(".") == before
 
 
+def test_a_stop_runs_what_is_registered_and_takes_nothing_apart():
+    """Threads of other libraries may still use the interpreter."""
+    code = """
+import atexit, os, sys
+
+class Part:
+    def __del__(self, write=os.write):
+        write(2, b"taken apart")
+
+sys.part = Part()
+atexit.register(print, "registered")
+"""
+    running = process("label", "rows.csv", *KNOWN, "-o", "labels.csv", code=code + SLOW)
+    for said in running.stderr:
+        if said == "slow now\n":
+            break
+    running.send_signal(signal.SIGTERM)
+    out, said = running.communicate(timeout=30)
+    assert (running.returncode, out) == (143, "registered\n")
+    assert said == "apportion: told to stop; no file is left half written.\n"
+
+
 SIGNAL_IN_THE_SEARCH = """
 import os, threading, time
 from apportion.graphs._neighbors import ListSearch

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import gzip
 import io
 import json
 import os
 import sys
 import tempfile
+import zipfile
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
+import openpyxl
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
@@ -20,14 +24,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion._io import csv_text
+from apportion._io import csv_text, file_kinds, workbook
 from apportion._io.atomic_write import Outputs, complete, replacing, require_writable
-from apportion._io.csv_text import encoding_of
+from apportion._io.csv_text import encoding_of, text_of
 from apportion._io.file_kinds import refuse_bad_names
 from apportion._io.read import no_column, place_in, read_columns
 from apportion._io.sheet import read_sheet, sheet_of
 from apportion._io.spreadsheet_safe import neutralized, write_table
 from apportion._io.values import numbers_of, values_of
+from apportion._io.workbook import read_lines
 from apportion.exceptions import FileError, OutputError
 from apportion.supervision.totals_table import read_totals
 
@@ -540,3 +545,168 @@ def test_percentages_with_a_decimal_comma(tmp_path):
     file.write_text("bag;tv;sleep\na;29,2%;70,8 %\nb;10%;90%\n")
     read = read_totals(read_sheet(file), "bag")
     assert read.totals.lower.tolist() == [[0.708, 0.292], [0.9, 0.1]]
+
+
+# Files that unpack to far more than their size, and other files that would take forever
+
+
+def zipped(path, sheet, strings=""):
+    """Write a workbook whose first sheet is XML as it is given."""
+    book = openpyxl.Workbook()
+    book.active["A1"] = "text"
+    book.save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    data = f'<worksheet xmlns="{main}"><sheetData>{sheet}</sheetData></worksheet>'
+    members["xl/worksheets/sheet1.xml"] = data.encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def line(row, **cells):
+    """Return a row of a sheet in XML."""
+    inner = [
+        f'<c r="{column}{row}" t="inlineStr"><is><t>{text}</t></is></c>'
+        for column, text in cells.items()
+    ]
+    return f'<row r="{row}">{"".join(inner)}</row>'
+
+
+HEADER = line(1, A="day", B="x")
+
+
+@pytest.mark.parametrize(
+    ("sheet", "says"),
+    [
+        (HEADER + line(200_000_000, A="mon"), "a row numbered 200,000,000"),
+        (HEADER + line(1_048_577, A="mon"), "a row numbered 1,048,577"),
+        (HEADER + line(2, A="mon", XFE="1"), "a cell in column XFE"),
+        (HEADER + line(2, AAAAAAAA="1"), "a cell in column AAAAAAAA"),
+        (HEADER + "<row>" + "<c/>" * 16_385 + "</row>", "a cell in column 16385"),
+    ],
+)
+def test_rows_and_columns_that_no_sheet_has_are_damage(tmp_path, sheet, says):
+    path = zipped(tmp_path / "t.xlsx", sheet)
+    with pytest.raises(FileError, match=rf"t.xlsx: found {says}. Allowed: 1,048,576 rows and"):
+        read_columns(path)
+
+
+def test_a_far_row_and_a_far_column_are_read(tmp_path):
+    path = zipped(tmp_path / "t.xlsx", HEADER + line(1_048_576, A="mon", B="3"))
+    lines = read_lines(path, percent=False)
+    assert lines == (["day", "x"], [["mon", "3"]], [1_048_576])
+    far = "".join(line(row, A="mon", XFD=" ") for row in range(2, 1002))
+    assert len(read_lines(zipped(path, HEADER + far), percent=False).rows) == 1000
+    with pytest.raises(FileError, match="line 3: found 16,384 cells"):
+        read_columns(zipped(path, HEADER + line(3, XFD="mon")))
+
+
+def test_the_cells_of_a_sheet_are_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(workbook, "MOST_CELLS", 100)
+    path = tmp_path / "t.xlsx"
+    full = HEADER + "".join(line(row, A="mon", B="1") for row in range(2, 51))
+    assert len(read_lines(zipped(path, full), percent=False).rows) == 49
+    with pytest.raises(FileError, match="more than 100 cells"):
+        read_columns(zipped(path, full + line(51, A="mon", B="1")))
+    sparse = line(1, **{column: f"name {column}" for column in "ABCDEFGHIJ"})
+    sparse += "".join(line(row, A="mon") for row in range(2, 20))
+    with pytest.raises(FileError, match="more than 10 lines of 10 columns"):
+        read_columns(zipped(path, sparse))
+
+
+def csv_bomb(path):
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"day,x\n")
+        for _ in range(30):
+            file.write(b"mon,0000000000\n" * 70_000)
+
+
+def xlsx_bomb(path):
+    zipped(path, HEADER + line(2, A="m" * 30_000_000, B="1"))
+
+
+def parquet_bomb(path):
+    pq.write_table(pa.table({"day": pa.repeat("monday", 10_000_000)}), path)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"), [("t.csv.gz", csv_bomb), ("t.xlsx", xlsx_bomb), ("t.parquet", parquet_bomb)]
+)
+def test_what_a_file_unpacks_to_is_limited(tmp_path, monkeypatch, name, make):
+    path = tmp_path / name
+    make(path)
+    assert path.stat().st_size < 300_000
+    monkeypatch.setattr(file_kinds, "_UNPACKED", 2e7)
+    says = rf"{name}: found more than 0.02 GB once it is unpacked.*APPORTION_MAX_UNPACKED"
+    for read in (read_columns, read_sheet):
+        with pytest.raises(FileError, match=says):
+            read(path)
+    monkeypatch.setenv("APPORTION_MAX_UNPACKED", "25 MB")
+    with pytest.raises(FileError, match=r"found more than 0\.025 GB"):
+        read_columns(path)
+    monkeypatch.setenv("APPORTION_MAX_UNPACKED", "1 GB")
+    assert read_columns(path).num_rows
+
+
+def test_a_file_may_unpack_to_many_times_its_size(tmp_path, monkeypatch):
+    """Only what is far larger than the file is refused."""
+    monkeypatch.setattr(file_kinds, "_UNPACKED", 1e4)
+    numbers = np.random.default_rng(0).normal(size=3000)
+    text = "x\n" + "\n".join(map(str, numbers))
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode()))
+    assert len(text) > 5e4
+    assert read_columns(tmp_path / "t.csv.gz").num_rows == 3000
+
+
+@pytest.mark.parametrize("size", ["much", "-1 GB", "8 XB", "1e400"])
+def test_a_limit_that_is_no_size_is_refused(tmp_path, monkeypatch, size):
+    csv_bomb(tmp_path / "t.csv.gz")
+    monkeypatch.setenv("APPORTION_MAX_UNPACKED", size)
+    with pytest.raises(FileError, match=r"APPORTION_MAX_UNPACKED: found .* such as '8 GB'"):
+        read_columns(tmp_path / "t.csv.gz")
+
+
+@pytest.mark.slow
+def test_a_real_bomb_is_refused(tmp_path):
+    path = tmp_path / "t.csv.gz"
+    million = gzip.compress(b"mon,0000000000\n" * 70_000)
+    path.write_bytes(gzip.compress(b"day,x\n") + 2860 * million)
+    assert path.stat().st_size < 1e7
+    with pytest.raises(FileError, match="more than 2 GB"):
+        read_columns(path)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".arff"])
+def test_the_length_of_a_line_is_limited(tmp_path, monkeypatch, end, ending):
+    monkeypatch.setattr(csv_text, "_CHUNK", 16)
+    monkeypatch.setattr(csv_text, "_LONGEST_LINE", 50)
+    path = tmp_path / f"t{ending}"
+    pack = gzip.compress if ending.endswith("gz") else bytes
+    header = ["@attribute x numeric", "@data"] if ending == ".arff" else ["x"]
+    for length in (49, 50, 51, 200):
+        lines = [*header, "1" * 20, "2" * length, *["3" * 30] * 20]
+        path.write_bytes(pack(end.join([*lines, ""]).encode()))
+        if length <= 50:
+            assert text_of(path) == end.join([*lines, ""])
+            continue
+        number = rf"line {len(header) + 2 if end != chr(13) else 1}: found"
+        with pytest.raises(FileError, match=f"{number} a line of more than 50 characters"):
+            read_columns(path)
+
+
+def test_the_number_of_columns_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_text, "_MOST_COLUMNS", 10_000)
+    path = tmp_path / "t.csv"
+    for n, extra in ((9_999, 0), (10_000, 0), (10_001, 1), (50_000, 1)):
+        path.write_text(
+            "\n" + ";".join(f"c{j}" for j in range(n)) + "\n" + ";".join("1" * n) + "\n"
+        )
+        if not extra:
+            assert read_columns(path).num_columns == n
+            continue
+        with pytest.raises(FileError, match=f"about {n:,} columns. Allowed: up to 10,000"):
+            read_columns(path)

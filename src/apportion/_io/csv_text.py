@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from apportion._io.file_kinds import (
+    check_unpacked,
     empty_file,
     first_bytes,
     is_compressed,
@@ -32,6 +33,10 @@ from apportion.exceptions import FileError, hint
 _SEPARATORS = ",;\t|"
 _CHUNK = 2**22
 """Bytes that are decoded at a time."""
+
+_LONGEST_LINE, _MOST_COLUMNS = 2**24, 100_000
+"""Characters of a line, and columns: a file that is no table could else keep the parser busy with
+its first line for very long."""
 
 _START = 2**16
 """Characters from which the separator is guessed."""
@@ -68,14 +73,21 @@ def encoding_of(path: Path, encoding: str | None = None) -> str:
 
 
 def _check_decodes(path: Path, encoding: str) -> None:
-    """Raise an error for the first byte of a file that is not of an encoding, or is zero."""
+    """Raise an error for the first byte of a file that is not of an encoding, or is zero.
+
+    A file that unpacks to too much, or a line that is too long, is an error too.
+    """
     decoder = codecs.getincrementaldecoder(encoding)()
-    line, chunk, wrong = 1, b"begin", ""
+    line, chunk, wrong, n_bytes, length = 1, b"begin", "", 0, 0
     with open_bytes(path) as file:
         while chunk:
             chunk = file.read(_CHUNK)
+            n_bytes += len(chunk)
+            if is_compressed(path):
+                check_unpacked(path, n_bytes)
             try:
                 text, zero, _ = decoder.decode(chunk, final=not chunk).partition("\0")
+                length = _length_of_line(text, length, path, line)
                 line += text.count("\n")
                 wrong = zero and "a zero byte"
             except UnicodeDecodeError as error:
@@ -95,6 +107,23 @@ def _check_decodes(path: Path, encoding: str) -> None:
                 )
 
 
+def _length_of_line(text: str, before: int, path: Path, line: int) -> int:
+    """Return the length of the line that goes on after a text; raise if one is too long.
+
+    A line that begins and ends within the text is shorter than any limit.
+    """
+    ends = [place for sign in "\r\n" if (place := text.find(sign)) >= 0]
+    if before + min(ends, default=len(text)) > _LONGEST_LINE:
+        raise FileError(
+            "",
+            f"a line of more than {_LONGEST_LINE:,} characters",
+            "a line for every row",
+            "check that it is a table, and that its lines end in line breaks",
+            place=f"{path.name}, line {line}",
+        )
+    return len(text) - 1 - max(map(text.rfind, "\r\n")) if ends else before + len(text)
+
+
 def text_of(path: Path, encoding: str | None = None) -> str:
     """Return the whole text of a file."""
     with _open_text(path, encoding_of(path, encoding)) as text:
@@ -109,7 +138,7 @@ def _open_text(path: Path, encoding: str) -> Iterator[TextIO]:
 
 def delimiter_of(text: str) -> str:
     """Return the separator that the first line has most of, outside quotation marks."""
-    header = next((line for line in text.splitlines() if line.strip()), "")
+    header = next((line for line in text[:_START].splitlines() if line.strip()), "")
     counts = Counter(re.sub(r'"[^"]*"', "", header))
     best = max(_SEPARATORS, key=lambda sign: counts[sign])
     return best if counts[best] else ","
@@ -143,9 +172,15 @@ class CsvText:
         self._encoding = encoding_of(path, encoding) if rows is None else "utf-8"
         with self._text() as text:
             start = text.read(_START)
+            header, end, _ = start.lstrip("\r\n").replace("\r", "\n").partition("\n")
+            header += "" if end else text.readline()
         if not start.strip():
             raise empty_file(path)
         self._delimiter = delimiter_of(start) if rows is None else ","
+        n_columns = header.count(self._delimiter) + 1
+        if n_columns > _MOST_COLUMNS:
+            found, allowed = f"about {n_columns:,} columns", f"up to {_MOST_COLUMNS:,} columns"
+            raise FileError(path.name, found, allowed, "leave some out, or save it as Parquet")
 
     def columns(self) -> Any:
         """Return the columns as a `pyarrow.Table` of text; see `values_of` for numbers."""

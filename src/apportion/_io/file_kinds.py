@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +34,16 @@ _KIND_BY_START = {
 """The first bytes of files that are not text, what these files are, and what to do."""
 
 _RIGHT_FILE = "check that it is the right file"
+
+MAX_UNPACKED = "APPORTION_MAX_UNPACKED"
+"""The environment variable that says how much a file may unpack to, such as "8 GB"."""
+
+_UNPACKED, _RATIO = 2e9, 20
+"""Every file may unpack to so many bytes, and to so many times its size: tables of measurements
+shrink by gzip to a third or a tenth, those with many equal columns a little further."""
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?)B?\s*", re.IGNORECASE)
+_UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 def require_file(path: Path) -> None:
@@ -100,6 +112,31 @@ def first_bytes(path: Path, expected: bytes | None = None, kind: str = "") -> by
         found, advice = next(kinds, unknown)
         raise FileError(path.name, found, f"{kind} in a file of this name", advice)
     return start
+
+
+def most_unpacked(path: Path) -> float:
+    """Return the most bytes that a file may unpack to."""
+    wanted = os.environ.get(MAX_UNPACKED, "")
+    if not wanted:
+        return max(_UNPACKED, _RATIO * path.stat().st_size)
+    size = _SIZE.fullmatch(wanted)
+    if size is None:
+        allowed, advice = "a size such as '8 GB' or '500 MB'", "correct or unset the variable"
+        raise FileError(f"the environment variable {MAX_UNPACKED}", repr(wanted), allowed, advice)
+    return float(size[1]) * _UNITS[size[2].upper()]
+
+
+def check_unpacked(path: Path, n_bytes: float) -> None:
+    """Raise an error if a compressed file unpacks to more bytes than it may."""
+    most = most_unpacked(path)
+    if n_bytes > most:
+        raise FileError(
+            path.name,
+            f"more than {most / 1e9:,.3g} GB once it is unpacked",
+            f"up to {_UNPACKED / 1e9:g} GB, or {_RATIO} times the size of the file",
+            f"{_RIGHT_FILE}; if it is, set the environment variable {MAX_UNPACKED} to a larger "
+            "size, such as '50 GB'",
+        )
 
 
 def empty_file(path: Path) -> FileError:

@@ -11,7 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apportion._io.feature_columns import choose_columns
-from apportion._io.file_kinds import PARQUET_START, first_bytes, refuse_bad_names
+from apportion._io.file_kinds import (
+    PARQUET_START,
+    check_unpacked,
+    first_bytes,
+    refuse_bad_names,
+)
 from apportion._io.identifiers import plain_name
 from apportion._io.read import no_column
 from apportion._utils.typing import FloatArray
@@ -47,6 +52,7 @@ def read_parquet(file: Path, columns: Sequence[str] | None = None) -> Any:
         refuse_bad_names(names, file.name)
         for name in columns or ():
             _require_column(name, names, file.name)
+        check_unpacked(file, _unpacked_bytes(parquet.metadata, columns))
         table = parquet.read(columns=columns)
     # Some functions of pyarrow do not know the type string_view.
     plain = [
@@ -54,6 +60,19 @@ def read_parquet(file: Path, columns: Sequence[str] | None = None) -> Any:
         for field in table.schema
     ]
     return table.cast(pa.schema(plain, table.schema.metadata))
+
+
+def _unpacked_bytes(metadata: Any, columns: Sequence[str] | None) -> float:
+    """Return how many bytes columns take at least, as the footer of their file tells.
+
+    A cell is taken to have four bytes: repeated cells take next to none in the file.
+    """
+    n_bytes = 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if columns is None or column.path_in_schema.partition(".")[0] in columns:
+                n_bytes += max(column.total_uncompressed_size, 4 * column.num_values)
+    return n_bytes
 
 
 def column_names(file: Path) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cache, cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -342,8 +343,7 @@ def faiss_library() -> Any:
     exception, as for Ctrl-C, it may throw that across threads of OpenMP, which kills the process.
     Without it, handlers run once the search has returned.
     """
-    import faiss
-
+    faiss = import_module("faiss")
     faiss.InterruptCallback.clear_instance()
     return faiss
 
