@@ -662,6 +662,17 @@ def test_a_report_that_fails_costs_no_labels(monkeypatch, error):
     assert labels.stdout.encode() == Path("labels.csv").read_bytes()
 
 
+def test_a_report_that_another_program_wrote_meanwhile_is_kept(monkeypatch):
+    monkeypatch.setattr("apportion.cli.label_file.calls.check_files", lambda *_, **__: None)
+    write("report.html", "mine")
+    result = run(*all_there(False), "-q")
+    assert result.exit_code == 5
+    assert "report.html is there already" in result.stderr
+    assert Path("report.html").read_text() == "mine"
+    Path("report.html").unlink()
+    check_only_the_report_is_missing()
+
+
 @pytest.mark.parametrize("force", [False, True])
 def test_a_report_that_kills_the_process_costs_no_labels(force):
     code = """
@@ -1006,10 +1017,8 @@ ListSearch.nearest = nearest
 """
 
 
-@pytest.mark.parametrize(
-    ("sent", "method"), [(signal.SIGTERM, "lpllp"), (signal.SIGINT, "auto")], ids=["term", "int"]
-)
-def test_a_stop_in_the_search_for_neighbors_is_no_crash(method, sent):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_in_the_search_for_neighbors_is_no_crash(sent):
     """Threads of faiss are at work, which could not stand an exception from Python."""
     generator = np.random.default_rng(0)
     X = generator.normal(size=(33_000, 12)).round(3)
@@ -1018,7 +1027,7 @@ def test_a_stop_in_the_search_for_neighbors_is_no_crash(method, sent):
     pq.write_table(pa.table(columns), "many.parquet")
     write("many_totals.csv", table(day=range(50), a=[330] * 50, b=[330] * 50))
     before = files_of(".")
-    words = ["--bags", "day", "--proportions", "many_totals.csv", "--method", method]
+    words = ["--bags", "day", "--proportions", "many_totals.csv"]
     for seconds in (0.05, 0.2):
         code = SIGNAL_IN_THE_SEARCH.format(seconds=seconds, number=int(sent))
         running = process("label", "many.parquet", *words, "-o", "labels.csv", "-q", code=code)

@@ -68,7 +68,7 @@ def label_file(
         show_report(labeled.labels, explain)
     with Outputs(force=out.force) as outputs:
         written = _write_more(labeled, more, outputs)
-        if more.report is not None and os.path.lexists(more.report):
+        if more.report is not None and out.force and os.path.lexists(more.report):
             outputs.remove(more.report)
         written = [*calls.write_labeled(labeled, out.output, outputs), *written]
         if out.json:
