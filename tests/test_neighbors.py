@@ -243,3 +243,20 @@ def test_points_far_from_the_center_are_searched_in_double_precision():
     squares = ((X[:, None] - X) ** 2).sum(axis=2)
     truth = np.argsort(squares, axis=1, kind="stable")[:, :6]
     np.testing.assert_array_equal(FlatSearch(X).nearest(X, 6), truth)
+
+
+def test_signals_are_left_alone_by_faiss():
+    """An exception of a handler would be thrown across its threads, which kills the process."""
+    FlatSearch(np.random.default_rng(0).normal(size=(50, 8)))
+    callback = neighbors.faiss_library().InterruptCallback
+    assert callback.get_period_hint(1) == 2**30  # what faiss returns without a callback
+
+
+@pytest.mark.parametrize("search", [FlatSearch, lambda points: ListSearch(points, 5, 0.9)])
+def test_a_search_in_several_calls_finds_the_same(monkeypatch, search):
+    points = np.random.default_rng(0).normal(size=(1000, 8))
+    found = search(points)
+    whole = found.nearest(points, 5)
+    monkeypatch.setattr(neighbors, "_CALL_ROWS", 100)
+    np.testing.assert_array_equal(found.nearest(points, 5), whole)
+    assert found.nearest(points[:0], 5).shape == (0, 5)

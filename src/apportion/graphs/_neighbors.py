@@ -48,6 +48,9 @@ _SPARE = 4
 FARTHEST = 1e15
 """Scaled coordinates are clipped to this, so that single precision holds their squares."""
 
+_CALL_ROWS = 2**14
+"""Rows that faiss searches for in one call: a second or two among a million points."""
+
 _PAIRS = 2**20
 _BLOCK_CELLS = 2**18
 BLOCK_ROWS = 2**17
@@ -219,13 +222,12 @@ class FlatSearch(PairSearch):
     def __init__(self, points: FloatArray) -> None:
         super().__init__(points)
         faiss = faiss_library()
-
         self._singles = SinglePrecision(points[:BLOCK_ROWS])
         self._index = faiss.IndexFlatL2(points.shape[1])
         self._index.add(self._singles(points))
 
     def _candidates(self, X: FloatArray, width: int) -> IntArray:
-        return np.asarray(self._index.search(self._singles(X), width)[1])
+        return _searched(self._index, self._singles(X), width)[1]
 
 
 class ListSearch(Search):
@@ -274,12 +276,12 @@ class ListSearch(Search):
     def nearest(self, X: FloatArray, k: int) -> IntArray:
         """Return k near points of every row of X, the nearest first."""
         Q = self._singles(X)
-        neighbors = np.asarray(self._index.search(Q, k)[1])
+        neighbors = _searched(self._index, Q, k)[1]
         incomplete = np.flatnonzero(neighbors[:, -1] < 0)
         if incomplete.size:
             probes = self._lists.nprobe
             self._lists.nprobe = self._n_lists
-            neighbors[incomplete] = self._index.search(Q[incomplete], k)[1]
+            neighbors[incomplete] = _searched(self._index, Q[incomplete], k)[1]
             self._lists.nprobe = probes
         return neighbors
 
@@ -341,11 +343,21 @@ def faiss_library() -> Any:
 
     On its own it runs Python's handlers while it searches, and where one of them raises an
     exception, as for Ctrl-C, it may throw that across threads of OpenMP, which kills the process.
-    Without it, handlers run once the search has returned.
+    So handlers run once a call has returned.
     """
     faiss = import_module("faiss")
     faiss.InterruptCallback.clear_instance()
     return faiss
+
+
+def _searched(index: Any, Q: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+    """Return the k nearest points of rows in an index of faiss, and their squared distances.
+
+    Signals are heeded between the calls.
+    """
+    blocks = slices(max(len(Q), 1), _CALL_ROWS)
+    found = [index.search(Q[block], k) for block in blocks]
+    return np.concatenate([one[0] for one in found]), np.concatenate([one[1] for one in found])
 
 
 class SinglePrecision:
