@@ -84,6 +84,8 @@ def found(folder):
         of_run = {
             name: (folder / name).read_bytes() for name in DOWNLOADS if (folder / name).is_file()
         }
+        lacks = None if state.run is None else bool(state.run["no_report"])
+        assert lacks in (None, "report.html" not in of_run)
         names = {path.name for path in folder.iterdir()} - {"studio.lock", "state.json"}
         assert names == {workspace.path(role).name for role in inputs} | set(of_run)
         return inputs, contents, run, len(state.corrections), state.corrected, of_run
@@ -110,6 +112,12 @@ def corrected(studio):
 
 def dropped(studio):
     studio.drop_file("readings", str(studio._workspace.state.revision))
+
+
+def without_report(content):
+    """Return what `found` returns between labels and their report, which are two changes."""
+    *others, of_run = content
+    return *others, {name: text for name, text in of_run.items() if name != "report.html"}
 
 
 @pytest.fixture
@@ -164,7 +172,9 @@ def test_a_killed_change_is_done_or_not_done(files, monkeypatch, quickly, story)
     allowed = [found(kept)]
     for n in range(len(changes)):
         done(folder, [*before, *changes[: n + 1]])
-        allowed.append(found(folder))
+        done_so_far = found(folder)
+        allowed += [without_report(done_so_far)] if changes[n] is labeled else []
+        allowed.append(done_so_far)
         shutil.rmtree(folder)
     deaths = 0
     for after in (False, True):

@@ -15,6 +15,7 @@ import uvicorn
 from apportion._utils.progress import report_progress
 from apportion.datasets import make_smart_home
 from apportion.labeling.settings import LabelSettings
+from apportion.studio import _studio as studio_module
 from apportion.studio._security import new_token
 from apportion.studio._server import _listening, application
 from apportion.studio._studio import Studio
@@ -130,6 +131,12 @@ def wait_for(page, selector, words):
     until(page, f"document.querySelector({selector!r})?.textContent.includes({words!r})")
 
 
+def find_labels(page):
+    """Find the first labels of a folder, and wait for their report, too."""
+    page.click("#run")
+    until(page, "state.job?.state === 'done'")
+
+
 def wait_for_lanes(page):
     until(page, "document.querySelectorAll('.bar').length > 0")
 
@@ -178,7 +185,7 @@ def test_from_two_files_to_labels_that_are_saved(browser, tmp_path, week):
         assert (roles["start"], roles["acc_mean"]) == ("start", "feature")
         page.select_option("#setting-method", "lpllp")
         until(page, "state.settings.method === 'lpllp'")
-        page.click("#run")
+        find_labels(page)
         wait_for_lanes(page)
         assert "Labels were found" in text_of(page, "#run-result")
         with page.expect_download() as download:
@@ -219,7 +226,7 @@ def test_labels_from_before_a_correction_are_saved_as_such(browser, tmp_path, we
         wait_for(page, "#next", "find labels")
         page.select_option("#setting-method", "lpllp")
         until(page, "state.settings.method === 'lpllp'")
-        page.click("#run")
+        find_labels(page)
         wait_for_lanes(page)
         page.locator('[data-bar="0"]').click()
         page.click("#panel .labels:not(.not) button >> nth=0")
@@ -234,6 +241,27 @@ def test_labels_from_before_a_correction_are_saved_as_such(browser, tmp_path, we
         assert download.value.suggested_filename == "labels-before-changes.csv"
         labels = download.value.path().read_text(encoding="utf-8")
         assert labels == (server.folder / "labels.csv").read_text(encoding="utf-8")
+
+
+def test_a_report_that_fails_is_told_beside_the_labels(browser, corrected, monkeypatch):
+    def fails(contents):
+        raise ValueError("No map can be drawn.")
+
+    with tab(browser, corrected) as page:
+        wait_for_lanes(page)
+        page.click("#report-box summary")
+        page.wait_for_selector("#report-box iframe")
+        with monkeypatch.context() as patch:
+            patch.setattr(studio_module, "page_bytes", fails)
+            page.click("#run")
+            wait_for(page, "#run-doubt", "no report, because it failed. No map can be drawn.")
+        wait_for(page, "#report-note", "No map can be drawn.")
+        assert page.locator("#report-box iframe").count() == 0
+        assert "labels.csv" in texts(page, "#downloads a")
+        assert "report.html" not in texts(page, "#downloads a")
+        page.click("#run")
+        page.wait_for_selector("#report-box iframe")
+        assert "no report" not in text_of(page, "#run-doubt") + text_of(page, "#report-note")
 
 
 def roles_of(page):
@@ -403,7 +431,7 @@ def test_rows_without_times_are_corrected_in_a_list(browser, tmp_path):
         until(page, "state.understanding.ok")
         page.select_option("#setting-method", "lpllp")
         until(page, "state.settings.method === 'lpllp'")
-        page.click("#run")
+        find_labels(page)
         page.locator("#rows tbody tr").first.wait_for()
         assert texts(page, "#rows tbody th") == [f"r{k}" for k in range(12)]
         page.select_option("#bag", "b1")
@@ -528,7 +556,7 @@ def test_hostile_names_stay_text(browser, tmp_path):
             wait_for(page, f"#name-{role}", name)
         page.select_option("#setting-method", "lpllp")
         until(page, "state.settings.method === 'lpllp'")
-        page.click("#run")
+        find_labels(page)
         wait_for_lanes(page)
         page.locator(".bar").first.click()
         page.click("#is-0")

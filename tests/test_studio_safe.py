@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import webbrowser
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 from apportion.exceptions import FileError, SettingsError
 from apportion.labeling.settings import LabelSettings
 from apportion.studio import _server
+from apportion.studio import _studio as studio_module
 from apportion.studio._security import Guard
 from apportion.studio._workspace import Workspace
 from command_line import windows
@@ -367,6 +369,81 @@ def test_an_upload_on_a_full_disk_is_told(tmp_path):
         process.kill()
     assert "Traceback" not in said
     assert {path.name for path in (tmp_path / "work").iterdir()} == {"studio.lock"}
+
+
+# What a report costs
+
+
+def test_a_report_that_fails_costs_no_labels(week, tmp_path, monkeypatch):
+    def fails(*_args, **_more):
+        raise ZeroDivisionError(f"{tmp_path}/\udcff")
+
+    correct(week)
+    with monkeypatch.context() as patch:
+        patch.setattr(studio_module, "contents_of_table", fails)
+        run = week.run()["run"]
+    assert (run["corrections"], run["verdict"]) == (1, None)
+    assert "no report, because it failed. A fault of this program: Zero" in run["no_report"]
+    assert run["files"] == ["labels.csv", "episodes.csv", "settings.json", "corrections.csv"]
+    assert week.get("download/labels.csv").status_code == 200
+    assert week.get("download/report.html").status_code == 404
+    assert week.get("report").json()["problem"] == run["no_report"]
+    assert week.get("api/days?participant=p1").status_code == 200
+    week.close()
+    again = Page(tmp_path / "studio")
+    assert again.state["run"]["no_report"] == run["no_report"]
+    run = again.run()["run"]
+    assert (run["no_report"], "report.html" in run["files"]) == ("", True)
+    assert run["verdict"]["sentence"]
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("n_full", "words"), [(1, "cannot be written: no space left on device."), (2, "stopped before")]
+)
+def test_a_report_that_a_disk_has_no_place_for_costs_no_labels(week, monkeypatch, n_full, words):
+    write, full = Path.write_bytes, []
+
+    def fills(path, content):
+        if content == b"large" or (full and len(full) < n_full):
+            full.append(path)
+            raise OSError(28, "No space left on device")
+        return write(path, content)
+
+    monkeypatch.setattr(studio_module, "page_bytes", lambda contents: b"large")
+    monkeypatch.setattr(Path, "write_bytes", fills)
+    run = week.run()["run"]
+    assert words in run["no_report"]
+    assert "Nothing was changed" not in run["no_report"]
+    assert "labels.csv" in run["files"]
+    assert "report.html" not in run["files"]
+
+
+def test_a_run_that_is_cancelled_while_its_report_is_written_keeps_labels(week, monkeypatch):
+    begun, cancelled = threading.Event(), threading.Event()
+
+    def waits(contents):
+        begun.set()
+        assert cancelled.wait(60)
+        return b"late"
+
+    monkeypatch.setattr(studio_module, "page_bytes", waits)
+    correct(week)
+    week.ask("POST", "api/run", json={})
+    assert begun.wait(60)
+    state = week.get("api/state").json()
+    assert (state["job"]["state"], state["job"]["stage"]) == ("running", "writing the report")
+    assert state["run"]["no_report"] == "The report is being written."
+    labels = week.get("download/labels.csv").content
+    week.ask("POST", "api/cancel")
+    cancelled.set()
+    week.studio._job.wait(60)
+    state = week.wait()
+    assert state["job"]["state"] == "cancelled"
+    assert state["run"]["id"] == state["job"]["id"]
+    assert "stopped before" in state["run"]["no_report"]
+    assert "report.html" not in state["run"]["files"]
+    assert week.get("download/labels.csv").content == labels
 
 
 # What can be saved after a correction

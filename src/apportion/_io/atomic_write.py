@@ -19,6 +19,9 @@ from apportion.exceptions import Advice, OutputError
 _REMOVALS = 10
 """Attempts at removing a temporary folder."""
 
+UNCHANGED = " Nothing was changed."
+"""How the error of a file that cannot be written ends: it is all or nothing."""
+
 _TEMPORARY = r"\.apportion-[0-9a-f]{32}\.tmp"
 """What temporary files are called."""
 
@@ -375,9 +378,7 @@ def _naming(path: Path) -> Iterator[None]:
     except OutputError:
         raise
     except OSError as error:
-        raise OutputError(
-            f"{path} cannot be written: {_reason(error)}. Nothing was changed."
-        ) from error
+        raise OutputError(f"{path} cannot be written: {_reason(error)}.{UNCHANGED}") from error
 
 
 def _reason(error: OSError) -> str:

@@ -25,6 +25,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from apportion._io.atomic_write import UNCHANGED
 from apportion._utils.progress import duration, progress_callback, time_left
 from apportion.exceptions import Advice, InputError, Names, OutputError, SettingsError, rendered
 
@@ -67,7 +68,7 @@ def keeping_labels(report: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        message = _said_of(error)[0].removesuffix(" Nothing was changed.")  # but the labels were
+        message = _said_of(error)[0].removesuffix(UNCHANGED)  # but the labels were
         _end(f"the labels are written, but not the report {report}: {message}", NO_REPORT)
 
 

@@ -10,7 +10,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from importlib.metadata import version
@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from apportion._io.atomic_write import Outputs
+from apportion._io.atomic_write import UNCHANGED, Outputs
 from apportion.exceptions import FileError
 from apportion.labeling._outputs import write_episodes, write_labeled
 from apportion.labeling.relabel import relabel
+from apportion.labeling.settings import LabelSettings
 from apportion.report import page_bytes
 from apportion.report._labeled import contents_of_table
 from apportion.report._verdict import verdict_on
@@ -69,6 +70,12 @@ _TAB_SECONDS = 20.0
 """A tab that has asked for nothing for so long is closed; open ones ask every 3 seconds."""
 _LATE_SECONDS = 2.0
 """What a tab sent before it was closed may come in later; one that is loaded again asks again."""
+
+_UNFINISHED = (
+    "These labels have no report: the run was stopped before it was written. Find labels again to "
+    "get one."
+)
+"""What the state says of labels until their report is written too."""
 
 _BUSY = "Labels are being found. Wait until they are, or cancel."
 
@@ -162,7 +169,9 @@ class Studio:
 
     def report(self) -> bytes:
         """Return the report of the last run in full."""
-        return self._content(REPORT, "There is no report yet: find labels first.")
+        return self._content(
+            REPORT, self._no_report() or "There is no report yet: find labels first."
+        )
 
     def download(self, name: str) -> bytes:
         """Return a file of the folder.
@@ -327,31 +336,61 @@ class Studio:
         self._workspace.close()
 
     def _find_labels(self, job: Job, reading: Reading) -> None:
-        """Find labels in full, and write them with the report."""
+        """Find labels in full and keep them, and then write their report."""
         key, n = self._inputs.key(), len(self._workspace.state.corrections)
         task = self._inputs.task(reading)
         settings = self._inputs.settings()
         labeled = settings.label(task, reading.features, command=COMMAND)
         labels = Labels(labeled, task, reading.index, reading.classes)
-        job.report("writing the report", None)
-        contents = contents_of_table(labeled, task, files=settings.files, names=PAGE_NAMES)
-        page, verdict = page_bytes(contents), asdict(verdict_on(contents))
         with self._lock:
             job.require_running()
             with self._workspace.changing() as outputs:
                 folder = self._workspace.folder
                 write_labeled(labeled, folder / LABELS, outputs)
-                with outputs.writing(folder / REPORT) as path:
-                    path.write_bytes(page)
+                self._workspace.remove(outputs, REPORT)
                 if reading.index.times is None:
                     self._workspace.remove(outputs, EPISODES)
                 else:
                     write_episodes(labeled, folder / EPISODES, outputs)
                 run = run_json(labels, job.number, job.seconds, _now(), n)
-                self._workspace.state.run = {**run, "verdict": verdict, "inputs": key}
+                run |= {"verdict": None, "no_report": _UNFINISHED, "inputs": key}
+                self._workspace.state.run = run
             self._full = self._shown = labels
             self._before, self._quick_run, self._labels_key = None, None, self._inputs.read.key
+        job.report("writing the report", None)
+        self._write_report(job, labels, settings)
+
+    def _write_report(self, job: Job, labels: Labels, settings: LabelSettings) -> None:
+        """Write the report of labels that are kept already, or say why it failed."""
+        page, verdict, lacking = None, None, ""
+        try:
+            contents = contents_of_table(
+                labels.labeled, labels.task, files=settings.files, names=PAGE_NAMES
+            )
+            verdict = asdict(verdict_on(contents))
+            page = page_bytes(contents)
+        except Exception as error:
+            lacking = _failed(error)
+        with self._lock:
+            job.require_running()
+            try:
+                self._keep_report(page, verdict, lacking)
+            except OSError as error:
+                with suppress(OSError):  # on a full disk, a few words may still have a place
+                    self._keep_report(None, verdict, _failed(error))
             job.finish()
+
+    def _keep_report(
+        self, page: bytes | None, verdict: dict[str, Any] | None, lacking: str
+    ) -> None:
+        """Write a report and its verdict, or why it is lacking."""
+        with self._workspace.changing() as outputs:
+            if page is not None:
+                with outputs.writing(self._workspace.folder / REPORT) as path:
+                    path.write_bytes(page)
+            run = self._workspace.state.run
+            assert run is not None  # only a job that is over lets others change the files
+            self._workspace.state.run = {**run, "verdict": verdict, "no_report": lacking}
 
     def _relabel(self, job: Job, reading: Reading) -> None:
         """Find labels from the last ones and the corrections made since.
@@ -463,12 +502,22 @@ class Studio:
         shown = {name: value for name, value in run.items() if name != "inputs"}
         return {
             **shown,
+            "no_report": self._no_report(),
             "files": self._current_files(),
             "earlier": self._earlier_files(),
             "in_memory": self._shown is not None,
             "stale": self._shown is not None and self._labels_key != self._inputs.read.key,
             "open": run["inputs"] != self._inputs.key(),
         }
+
+    def _no_report(self) -> str:
+        """Return why the last run in full has no report; nothing if it has one."""
+        run, job = self._workspace.state.run, self._job
+        if run is None or not run.get("no_report"):
+            return ""
+        if job is not None and job.state == "running" and job.number == run["id"]:
+            return "The report is being written."
+        return str(run["no_report"])
 
     def _file_json(self, role: str) -> dict[str, Any] | None:
         file = self._workspace.state.files.get(role)
@@ -487,6 +536,14 @@ class Studio:
         """Return how many other tabs show this page."""
         now, tabs = time.monotonic(), self._tabs.copy()  # requests come in meanwhile
         return sum(now - at < _TAB_SECONDS for name, at in tabs.items() if name != tab)
+
+
+def _failed(error: Exception) -> str:
+    """Return what a run says of a report that failed."""
+    why = in_words(error).removesuffix(UNCHANGED)  # but the labels were
+    # The name of a folder need not be UTF-8, as the state must be.
+    why = why.encode("utf-8", "backslashreplace").decode()
+    return f"These labels have no report, because it failed. {why}"
 
 
 def _now() -> str:

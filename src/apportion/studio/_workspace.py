@@ -67,7 +67,8 @@ _RUN = {
     **{"id": _COUNT, "kind": "full", "when": str, "seconds": float, "corrections": _COUNT},
     **{"notes": [str], "changed": None, "inputs": str},
     "estimated_accuracy": ({"value": float, "words": str}, None),
-    "verdict": ({"level": str, "sentence": str, "concerns": [str]}, ...),
+    "verdict": ({"level": str, "sentence": str, "concerns": [str]}, None, ...),
+    "no_report": (str, ...),
 }
 _SHAPE = {
     **{"revision": _COUNT, "next_id": _COUNT, "settings": {}, "corrected": bool},

@@ -67,7 +67,8 @@ function showRun({ job, understanding, run }) {
     ? "Rows get labels that add up to the totals. You can cancel at any time."
     : "Labels can be found once the files fit together.";
   if (busy) showProgress(job);
-  const failed = job?.state === "failed" ? job.problem : job?.state === "cancelled" ? "Cancelled. Nothing was changed." : "";
+  const cancelled = job?.id === run?.id ? "The labels are kept." : "Nothing was changed.";
+  const failed = job?.state === "failed" ? job.problem : job?.state === "cancelled" ? `Cancelled. ${cancelled}` : "";
   const opened = !drawn.has("job"); // then nothing had the focus yet
   if (isNew("job", [job?.id, job?.state])) {
     // A quick answer is asked for beside the corrections, and that is where it fails.
@@ -102,7 +103,8 @@ function showResult({ run, job, understanding }) {
   element("run-result").textContent = words.join(" ");
   // What speaks against the labels stands beside them; the report says the same.
   const doubt = run?.verdict && run.verdict.level !== "sound" ? run.verdict : null;
-  element("run-doubt").textContent = doubt ? [doubt.sentence, ...doubt.concerns].join(" ") : "";
+  const lacking = run?.kind === "full" && run.no_report && job?.state !== "running" ? [run.no_report] : [];
+  element("run-doubt").textContent = [...(doubt ? [doubt.sentence, ...doubt.concerns] : []), ...lacking].join(" ");
   const shown = run?.in_memory && understanding?.ok; // notes on labels that are not shown would confuse
   const notes = shown ? run.notes.filter((note) => !understanding.notes.includes(note)) : []; // the others are above
   refill(element("run-notes"), ...(notes.length
@@ -117,7 +119,10 @@ function seconds(number) {
 function showReport() {
   const box = element("report-box");
   const full = state.run.kind === "full";
-  element("report-note").textContent = full && !state.run.open ? "" : "This is the report of the last full run; run in full for a new one.";
+  const lacking = state.run.no_report;
+  element("report-note").textContent = lacking || (full && !state.run.open ? "" : "This is the report of the last full run; run in full for a new one.");
+  if (lacking) box.querySelector("iframe")?.remove();
+  if (lacking) return;
   if (!box.open || (box.querySelector("iframe") && (!full || !isNew("report", state.run.id)))) return;
   drawn.set("report", JSON.stringify(state.run.id));
   box.querySelector("iframe")?.remove();
