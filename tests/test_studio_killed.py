@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -21,6 +24,30 @@ from command_line import windows
 from studio_tab import DIARY, Page
 
 CHANGES = ("rename", "replace", "link", "unlink", "remove", "rmdir", "fsync")
+
+
+PAUSING = """
+import os, sys, time
+from pathlib import Path
+from apportion.studio._studio import Studio
+from apportion.studio._workspace import Workspace
+
+folder, moment = Path(sys.argv[1]), sys.argv[2]
+replace = os.replace
+
+def pausing(source, target):
+    if Path(target).name == moment:
+        print("before", moment, flush=True)
+        time.sleep(600)
+    replace(source, target)
+
+studio = Studio(Workspace(folder))
+studio._inputs.understood()
+os.replace = pausing
+studio.run("full", str(studio._workspace.state.revision))
+studio._job.wait()
+"""
+"""A process that finds labels, and stops before the first time that a file gets a name."""
 
 
 class Killed(BaseException):
@@ -99,6 +126,7 @@ def given(role, name):
 
 
 def labeled(studio):
+    studio._inputs.understood()  # which writes corrections again
     revision = str(studio._workspace.state.revision)
     studio.run("full", revision)
     studio._job.wait(60)
@@ -108,6 +136,10 @@ def corrected(studio):
     place = {"participant": "p1", "day": "2024-03-04", "start": 3 * 3600, "end": 5 * 3600}
     revision = str(studio._workspace.state.revision)
     studio.correct({**place, "label": "tv"}, revision)
+
+
+def by_lpllp(studio):
+    studio.set_settings({"method": "lpllp"}, str(studio._workspace.state.revision))
 
 
 def dropped(studio):
@@ -188,6 +220,44 @@ def test_a_killed_change_is_done_or_not_done(files, monkeypatch, quickly, story)
             assert found(folder) in allowed, (number, after)
         assert found(folder) == allowed[-1]
     assert deaths >= 6
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+@pytest.mark.parametrize(
+    ("moment", "new", "reported"),
+    [
+        (".apportion-journal.json", False, True),
+        ("labels.csv", True, False),
+        ("state.json", True, False),
+        ("report.html", True, True),
+    ],
+)
+def test_a_process_that_gets_sigkill_in_a_change(files, moment, new, reported):
+    kept, folder = files / "kept", files / "studio"
+    done(kept, [GIVEN, DIARIES, by_lpllp, labeled, corrected])
+    shutil.copytree(kept, folder)
+    states = {False: found(kept)}
+    done(kept, [labeled])
+    states[True] = found(kept)
+    assert states[True][-1]["labels.csv"] != states[False][-1]["labels.csv"]
+    words = [sys.executable, "-c", PAUSING, str(folder), moment]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == f"before {moment}\n"
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    now = found(folder)
+    assert without_report(now) == without_report(states[new])
+    assert ("report.html" in now[-1]) == reported
+    page = Page(folder)
+    assert page.state["understanding"]["ok"]
+    assert ("labels.csv" if new else "labels-before-changes.csv") in [
+        *page.state["run"]["files"],
+        *page.state["run"]["earlier"],
+    ]
+    page.close()
 
 
 def test_a_start_that_is_killed_is_tried_again(files, monkeypatch, quickly):
