@@ -68,7 +68,7 @@ def find_labels(page: Page, images: Path) -> None:
     page.click("#run")
     page.get_by_text("left.").wait_for()
     take(page, "#labels", images / "studio-progress.png")
-    page.wait_for_function("state.job.state === 'done'")
+    page.locator("#progress").wait_for(state="hidden")  # the report is written after the labels
     page.locator(".bar").first.wait_for()
 
 
