@@ -6,12 +6,15 @@ Twenty boxes hold images of digits. Known is how many of each digit a box holds;
 image shows which digit. Ten classes are no harder to ask for than two.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
 from apportion import LPLLP
 from apportion.datasets import make_bags
+from apportion.exceptions import ScaleWarning
 from apportion.metrics import bag_majority
 
 # %%
@@ -31,8 +34,11 @@ print(f"images of a 3 in each box: {', '.join(map(str, counts[:, 3]))}")
 # Labels
 # ------
 #
-# The yardstick is the most frequent digit of each box, which needs no images at all.
+# The yardstick is the most frequent digit of each box, which needs no images at all. The features
+# are gray levels of pixels, all in one unit, so that those that vary little may count little: the
+# warning that says so is not needed.
 
+warnings.simplefilter("ignore", ScaleWarning)
 model = LPLLP(random_state=0).fit(X, bags=boxes, proportions=totals)
 right = model.transduction_ == truth
 majority = bag_majority(boxes, totals) == truth

@@ -293,16 +293,18 @@ def test_the_order_of_a_grid_does_not_matter(seed):
     bags = np.arange(120) % 12
     totals = Totals.from_labels(y, bags)
     grid = list(2.0 ** np.arange(-2, 7))
+    # On the graph of seed 6 (γ = 64), the default tolerance leaves .05 of some soft labels open.
+    parameters = {"tol": 1e-10, "random_state": 0}
     models = [
-        LPLLP(RBFGraph(values), random_state=0).fit(X, bags=bags, proportions=totals)
+        LPLLP(RBFGraph(values), **parameters).fit(X, bags=bags, proportions=totals)
         for values in (grid, grid[::-1])
     ]
-    alone = LPLLP(RBFGraph(models[0].graph_.gamma_), random_state=0)
+    alone = LPLLP(RBFGraph(models[0].graph_.gamma_), **parameters)
     alone.fit(X, bags=bags, proportions=totals)
     assert models[0].graph_.gamma_ == models[1].graph_.gamma_
     np.testing.assert_array_equal(models[0].transduction_, models[1].transduction_)
     np.testing.assert_allclose(
-        models[0].label_distributions_, alone.label_distributions_, atol=1e-2
+        models[0].label_distributions_, alone.label_distributions_, atol=1e-3
     )
 
 
