@@ -21,11 +21,11 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS, _LAST_SHIFT = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)), 31
 """The shifts and factors of its mixing function, and the shift at the end."""
 
-
 _KEY_UNIT = 2.0**-30
 """The digits of keys, which are near 1: far above rounding, and far below what differs."""
 
 _LEAST_SPREAD = 1e-300
+"""The spread of a constant feature, so that nothing is divided by zero."""
 
 
 def scramble(words: Any) -> Any:

@@ -73,7 +73,7 @@ def keeping_labels(report: Path) -> Iterator[None]:
 
 
 def _said_of(error: Exception) -> tuple[str, int]:
-    """Return what is said of an error, and its exit code; raise a fault that is looked for."""
+    """Return what is said of an error, and its exit code; raise a fault if we debug."""
     if isinstance(error, CommandLineError):
         return str(error), BAD_COMMAND
     if isinstance(error, SettingsError):

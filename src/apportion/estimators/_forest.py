@@ -132,7 +132,7 @@ class ForestRegressor:
 
     @classmethod
     def of(cls, forest: Any, columns: IntArray | None = None) -> Self:
-        """Return the trees and values of such a forest."""
+        """Return the trees and values of a forest of scikit-learn; see `Forest.of`."""
         values = [estimator.tree_.value[:, :, 0] for estimator in forest.estimators_]
         return cls(Forest.of(forest, columns), np.concatenate(values))
 

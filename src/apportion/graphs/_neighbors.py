@@ -218,6 +218,7 @@ class FlatSearch(PairSearch):
     """Exact search among all pairs, in single precision where that is enough."""
 
     _rounding = 1e-6
+    """The same in single precision, whose unit is 6e-8."""
 
     def __init__(self, points: FloatArray) -> None:
         super().__init__(points)

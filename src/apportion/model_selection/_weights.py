@@ -147,7 +147,7 @@ def weigh_candidates(
 def weighed_quietly(
     fitted: Sequence[FittedCandidate], problem: Problem, held_out: BoolArray
 ) -> Weighing:
-    """Return the same without its warnings, which are given when the candidates are weighed."""
+    """Weigh candidates without the warnings, which are given when they are weighed for good."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CandidateWarning)
         return weigh_candidates(fitted, problem, held_out)

@@ -57,7 +57,6 @@ _HEADERS = {
 _FROM_HERE = (b"same-origin", b"none")
 """What `Sec-Fetch-Site` may say; `none` is an address that was typed, or opened by a program."""
 
-
 _OPENS = ((b"sec-fetch-mode", b"navigate"), (b"sec-fetch-dest", b"document"))
 """Headers of a request that opens a page in a tab of its own, and not in a frame."""
 

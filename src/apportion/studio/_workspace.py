@@ -105,7 +105,7 @@ class StoredFile:
 
     @property
     def key(self) -> str | int:
-        """What tells it from files of other content."""
+        """What distinguishes it from files of other content."""
         return f"{self.digest}{self.ending}" if self.digest else self.number
 
     def is_in(self, path: Path) -> bool:

@@ -121,8 +121,10 @@ function showReport() {
   const full = state.run.kind === "full";
   const lacking = state.run.no_report;
   element("report-note").textContent = lacking || (full && !state.run.open ? "" : "This is the report of the last full run; run in full for a new one.");
-  if (lacking) box.querySelector("iframe")?.remove();
-  if (lacking) return;
+  if (lacking) {
+    box.querySelector("iframe")?.remove();
+    return;
+  }
   if (!box.open || (box.querySelector("iframe") && (!full || !isNew("report", state.run.id)))) return;
   drawn.set("report", JSON.stringify(state.run.id));
   box.querySelector("iframe")?.remove();
