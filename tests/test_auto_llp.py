@@ -21,6 +21,7 @@ from apportion.model_selection import _calibration as calibration
 from apportion.model_selection import _weighing as weighing
 from apportion.model_selection._candidate_fits import bag_folds, fold_of_rows, known_without
 from apportion.model_selection._candidates import NAMED, resolve_candidates
+from apportion.model_selection._graph_of_model import graph_in
 from apportion.model_selection._weights import candidate_weights
 from apportion.supervision.bags import match_bags
 
@@ -548,3 +549,13 @@ def test_where_one_deal_decides_two_are_averaged(monkeypatch):
         model = CalibratedLLP(MeanMap()).fit(X, bags=bags, proportions=totals)
         assert deals == expected
         np.testing.assert_allclose(model.held_out_proba_.sum(axis=1), 1.0)
+
+
+def test_the_graph_that_taught_the_trees_is_that_of_the_average():
+    X, _, bags, totals = wine(30)
+    model = AutoLLP(["taught", "mean-map"], random_state=0).fit(X, bags=bags, proportions=totals)
+    graph = graph_in(model)
+    assert graph.n_samples_ == len(X)
+    np.testing.assert_allclose(graph.features_of(np.arange(9)), model._standardization(X)[:9])
+    without = AutoLLP(["mean-map"], random_state=0).fit(X, bags=bags, proportions=totals)
+    assert graph_in(without) is None

@@ -88,7 +88,8 @@ def test_no_options_of_a_command_import_anything_slow():
 def test_names_of_methods_are_those_of_the_candidates():
     from apportion._utils.method_names import METHODS
 
-    assert METHODS[1:] == tuple(NAMED)
+    # A forest that is taught has no answer without `AutoLLP`, which has the teacher.
+    assert METHODS[1:] == tuple(name for name in NAMED if name != "taught")
 
 
 def test_the_list_of_commands_fits_one_screen(monkeypatch):

@@ -19,11 +19,7 @@ from apportion.context import add_context
 from apportion.exceptions import SavedModelError
 from apportion.labeling import label_table
 from apportion.model_selection import _candidates
-from apportion.model_selection._candidate_fits import Problem
-from apportion.model_selection._forecast import _sample
 from apportion.persistence import load_model, save_model
-from apportion.supervision.bags import match_bags
-from apportion.supervision.rows_in_time import rows_in_time
 from command_line import KNOWN, done, refused, table, write
 
 IN_CONTEXT = "count-rbf, context of ±3 rows"
@@ -216,16 +212,6 @@ def test_a_context_that_is_none_is_refused(week, context):
 def test_single_methods_have_no_context():
     with pytest.raises(ValueError, match="`context` is for the method 'auto'"):
         label_table("rows.csv", method="lpllp", context=3)
-
-
-def test_samples_that_are_timed_keep_the_order_of_time(week):
-    X, _, known, when = week
-    bags = match_bags(len(X), None, known["bags"], known["proportions"])
-    in_order = rows_in_time(**when, ranks=np.arange(len(X)))
-    sample = _sample(Problem(X, X, bags, 0, in_order), 100)
-    assert len(sample.in_order.order) == len(sample.X) == 100
-    candidates = _candidates.in_context(_candidates.resolve_candidates(["count-rbf"]), 3)
-    assert sample.rows_for(candidates[0]).shape == (100, 6)
 
 
 # The command line

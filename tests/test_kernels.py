@@ -14,7 +14,6 @@ from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_ke
 
 from apportion import CountLogistic, InvCal, MeanMap, PropSVM, Totals
 from apportion.estimators import _kernels as kernels
-from apportion.estimators._inductive import known_bags
 from apportion.estimators._kernels import (
     Expansion,
     Kernel,
@@ -22,7 +21,6 @@ from apportion.estimators._kernels import (
     kernel_features,
     resolve_kernel,
 )
-from apportion.supervision.bags import match_bags
 
 X = np.random.default_rng(0).normal(size=(50, 3))
 Z = np.random.default_rng(1).normal(size=(40, 3))
@@ -49,19 +47,16 @@ def test_sums_in_blocks_are_sums_over_the_whole(name):
     np.testing.assert_allclose(kernel.times(X, Z, weights), whole @ weights)
 
 
-@pytest.mark.parametrize("name", WHOLE)
-@pytest.mark.usefixtures("small_blocks")
-def test_the_kernel_of_bag_means_is_the_mean_over_pairs(name):
-    kernel, _ = WHOLE[name]
-    codes = np.arange(50) % 4
-    bags = known_bags(match_bags(50, None, codes, np.full((4, 2), 0.5)))
-    between = kernel.between_means(X, bags.groups.averages())
-    whole = kernel(X, X)
-    np.testing.assert_allclose(kernel.diagonal(X), np.diag(whole))
-    for k in range(4):
-        for m in range(4):
-            pairs = whole[np.ix_(codes == k, codes == m)]
-            assert between[k, m] == pytest.approx(pairs.mean())
+def test_pivots_of_many_rows_are_chosen_among_some(monkeypatch):
+    kernel, _ = WHOLE["rbf"]
+    whole = kernel_features(kernel, X, 50)
+    monkeypatch.setattr(kernels, "_PIVOT_ROWS", 30)
+    some = kernel_features(kernel, X, 50)
+    assert some.pivots.max() < 30
+    np.testing.assert_allclose(some.Z, kernel(X, X[some.pivots]) @ some.V)
+    np.testing.assert_allclose(
+        some.Z[:30] @ some.Z[:30].T, (whole.Z @ whole.Z.T)[:30, :30], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -88,7 +83,8 @@ def test_kernel_features_have_the_kernel_as_inner_product(name):
     for given, rows in ((kernel, X), (Kernel("precomputed"), whole)):
         Z, pivots, V, unexplained = kernel_features(given, rows, 50)
         np.testing.assert_allclose(Z @ Z.T, whole, atol=1e-6)
-        np.testing.assert_allclose(whole[:, pivots] @ V, Z, atol=1e-6)
+        similarities = rows if given.linear else whole[:, pivots]
+        np.testing.assert_allclose(similarities @ V, Z, atol=1e-6)
         assert unexplained < 1e-8
         assert len(pivots) <= {"linear": 3, "poly": 10}.get(name, 50)
 
@@ -117,10 +113,9 @@ def test_a_kernel_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr("apportion._utils.memory.free_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match=r"kernel of 50 rows needs .* Use kernel='linear'"):
         PropSVM().fit(X, bags=np.arange(50) % 2, proportions=np.array([0.4, 0.6]))
-    with pytest.raises(MemoryError, match=r"kernel of 50 bag means needs .* Use kernel='linear'"):
-        InvCal("rbf").fit(X, np.arange(50) % 2)
-    with pytest.raises(MemoryError, match=r"50 kernel features of 50 rows needs .* max_rank"):
-        MeanMap("rbf").fit(X, np.arange(50) % 2)
+    for model in (InvCal("rbf"), MeanMap("rbf")):
+        with pytest.raises(MemoryError, match=r"50 kernel features of 50 rows needs .* max_rank"):
+            model.fit(X, np.arange(50) % 2)
     InvCal().fit(X, np.arange(50) % 2)
 
 

@@ -143,7 +143,7 @@ def test_every_estimator_has_a_diagram(name):
 @pytest.mark.parametrize(
     ("estimator", "inside"),
     [
-        (AutoLLP(), ["gp-trees", "lpllp-gp", "AggregateGP", "InvCal"]),
+        (AutoLLP(), ["gp-trees", "taught", "AggregateGP", "InvCal"]),
         (AutoLLP({"mine": LPLLP(alpha=0.25), "his": "gp"}), ["mine", "his", "0.25"]),
         (CalibratedLLP(MeanMap()), ["estimator: MeanMap"]),
         (LPLLP(KNNGraph(7), prior=MeanMap()), ["graph: KNNGraph", "prior: MeanMap"]),

@@ -598,7 +598,7 @@ def test_features_that_are_far_from_0_or_constant():
 
 def test_landmarks_of_trees(monkeypatch):
     """With very many bags, landmarks replace the leaves of the trees."""
-    monkeypatch.setattr(aggregate_gp, "_MOST_DIRECTIONS", 4)
+    monkeypatch.setattr(aggregate_gp, "_MAX_DIRECTIONS", 4)
     model = fitted_as("gp, trees")
     assert contains_rows(model) == "no training rows"
     assert_predicts_nearly_alike(again(model), model)

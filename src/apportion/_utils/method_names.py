@@ -8,4 +8,5 @@ METHODS = (
     *("laplacian-mean-map", "count", "count-rbf", "inv-cal", "inv-cal-rbf", "em", "knn"),
     *("label-propagation", "prop-svm"),
 )
-"""All methods weighed, or a single one: the keys of `NAMED` in `model_selection/_candidates.py`."""
+"""All methods weighed, or a single one that can answer alone: keys of `NAMED` in
+`model_selection/_candidates.py`."""

@@ -294,7 +294,7 @@ class MethodOptions:
     )
     jobs: int | None = _method(
         None,
-        hint("Processes that fit methods side by side; with {method:auto}. 1 if not given."),
+        hint("Has no effect any more: {method:auto} uses all processors. Kept for older settings."),
         low=1,
     )
     decode: Literal["auto", "quota", "threshold", "sequence"] = _method(

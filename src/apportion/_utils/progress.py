@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import accumulate
 from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -122,12 +121,10 @@ def several_runs(
     expected: int = 1,
     *,
     at_most: bool = False,
-    costs: Sequence[float] | None = None,
 ) -> Iterator[Callable[[], None]]:
     """Report several runs as one job whose share never falls; yield a function that starts a run.
 
-    The share is (finished runs + share of the current one) / expected runs, as far as all runs take
-    the same time. The share of a run is
+    The share is (finished runs + share of the current one) / expected runs. The share of a run is
     that of its propagation, or of its weighing of methods, because its other stages are short. Jobs
     may be nested. A job of one run is reported as that run; if runs have no name, its propagation
     is called `stage`.
@@ -142,8 +139,6 @@ def several_runs(
         The number of runs.
     at_most : bool
         Whether there may be fewer runs.
-    costs : sequence of float, optional
-        How long each run takes, in any unit; by default all take the same time.
 
     Examples
     --------
@@ -155,7 +150,7 @@ def several_runs(
     labeling, participant 1 of 2, propagating: 25%
     labeling, participant 2 of 2, propagating: 75%
     """
-    job = _Job(stage, run, expected, at_most, costs, _job.get())
+    job = _Job(stage, run, expected, at_most, _job.get())
     before = _job.set(job)
     try:
         yield job.next_run
@@ -172,14 +167,11 @@ class _Job:
         run: str,
         expected: int,
         at_most: bool,
-        costs: Sequence[float] | None,
         outer: _Job | None,
     ) -> None:
         self.outer = outer
         self._stage, self._run, self._expected = stage, run, expected
         self._of = f"of at most {expected}" if at_most else f"of {expected}"
-        costs = costs if costs is not None and sum(costs) > 0 else [1.0] * expected
-        self._ends = [end / sum(costs) for end in accumulate(costs, initial=0.0)]
         self._number = 0
         self._done = 0.0
 
@@ -201,6 +193,5 @@ class _Job:
         return self._stage, self._done, ", ".join(filter(None, [number, inner, detail]))
 
     def _advance(self, share: float) -> None:
-        number = min(max(self._number, 1), len(self._ends) - 1)
-        begin, end = self._ends[number - 1 : number + 1]
-        self._done = min(max(begin + share * (end - begin), self._done), 1.0)
+        number = min(max(self._number, 1), self._expected)
+        self._done = min(max((number - 1 + share) / self._expected, self._done), 1.0)

@@ -11,7 +11,6 @@ from apportion.cli.console import (
     OPTIONS,
     CommandLineError,
     keeping_labels,
-    print_log,
     print_notes,
     print_out,
     stages,
@@ -28,7 +27,6 @@ from apportion.labeling.table import (
     check_savable,
     require_times,
 )
-from apportion.model_selection._forecast import FORECAST
 from apportion.report import page_bytes
 from apportion.report._glossary import Explanations
 from apportion.report._labeled import contents_of_table
@@ -59,7 +57,7 @@ def label_file(
     print_notes(explain.lines(task.bag_word), out.quiet)
     print_notes(task.rules, out.quiet, "rules, each an option:")
     print_notes(first_notes, out.quiet)
-    with stages(out.quiet), print_log(out.quiet, FORECAST):
+    with stages(out.quiet):
         labeled = settings.label(task, features, command)
     notes = labeled.notes[len(first_notes) :]
     print_notes(notes, out.quiet)

@@ -6,8 +6,6 @@ The model is that of `AggregateGP`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
-from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +15,7 @@ from scipy.special import logsumexp, softmax
 from apportion._utils.groups import Groups
 from apportion._utils.memory import refuse_if_too_large
 from apportion._utils.typing import FloatArray
-from apportion.estimators._feature_maps import FeatureMap, Function
-from apportion.estimators._kernels import row_blocks
+from apportion.estimators._feature_maps import MappedRows
 
 MANY_ROWS = 5000
 """Of more rows, a sample of about this size tells the variance of the features."""
@@ -86,24 +83,21 @@ class BagSums(NamedTuple):
     explained: float
 
 
-def bag_sums(features: FeatureMap, X: FloatArray, groups: Groups) -> BagSums:
-    """Return the sums over all rows, block by block; the variances from a sample of many rows."""
+def bag_sums(rows: MappedRows, groups: Groups) -> BagSums:
+    """Return the sums over the rows in bags; the variances from a sample of many rows."""
     refuse_if_too_large(
-        f"The sums of {features.cells} features over {groups.n_groups} bags",
-        3 * 8 * features.cells * groups.n_groups,
+        f"The sums of {rows.map.cells} features over {groups.n_groups} bags",
+        3 * 8 * rows.map.cells * groups.n_groups,
         "a smaller max_rank or n_estimators",
     )
-    blocks = row_blocks(len(X), features.cells)
-    parts = (
-        Groups(groups.codes[block], groups.n_groups).sum(features.raw(X[block])) for block in blocks
-    )
-    sums = features.finish(reduce(add, parts))
-    mean = np.asarray(sums.sum(axis=0)).ravel() / len(X)
-    sample = X[:: -(-len(X) // MANY_ROWS)]
-    values = features.finish(features.raw(sample))
+    sums = rows.sums(groups)
+    inside = np.flatnonzero(groups.codes >= 0)
+    mean = np.asarray(sums.sum(axis=0)).ravel() / len(inside)
+    sample = inside[:: -(-len(inside) // MANY_ROWS)]
+    values = rows.of(sample)
     cells = values.data if sparse.issparse(values) else values.ravel()
     variance = float(cells @ cells) / len(sample) - float(mean @ mean)
-    whole = features.mean_square(sample) - float(mean @ mean)
+    whole = rows.map.mean_square(rows.X[sample]) - float(mean @ mean)
     return BagSums(sums, mean, variance, min(variance / whole, 1.0) if whole > 0 else 0.0)
 
 
@@ -158,23 +152,25 @@ def spectrum_of_features(sums: BagSums, sizes: FloatArray, totals: CenteredTotal
 
 
 class Posterior(NamedTuple):
-    """What one kernel says: the posterior mean of g, the log evidence and the mean of θ."""
+    """What one kernel says: the posterior mean of g, the log evidence and the mean of θ.
 
-    function: Function
+    The posterior mean is φ(x)·weights + intercept.
+    """
+
+    weights: FloatArray
+    intercept: FloatArray
     log_evidence: float
     explained_share: float
 
 
-def regress(
-    features: FeatureMap, X: FloatArray, groups: Groups, totals: CenteredTotals
-) -> Posterior | None:
+def regress(rows: MappedRows, groups: Groups, totals: CenteredTotals) -> Posterior | None:
     """Return the posterior for one kernel, averaged over θ; None if it sees no difference of rows.
 
     In the eigenvectors of B, `θ B + (1 - θ) I` is diagonal, so that one decomposition serves all θ.
     What Nyström features leave out of a kernel counts as noise, as in E. Snelson, Z. Ghahramani,
     "Sparse Gaussian Processes using Pseudo-inputs", 2006, but with its mean over rows.
     """
-    sums = bag_sums(features, X, groups)
+    sums = bag_sums(rows, groups)
     if sums.variance <= 1e-10 * (sums.variance + float(sums.mean @ sums.mean)):
         return None
     in_bags = sparse.issparse(sums.sums) or groups.n_groups <= len(sums.mean)
@@ -186,7 +182,8 @@ def regress(
     t = (shrinkage @ weights)[:, None] * spectrum.coordinates * totals.units
     w = spectrum.weights_of(t)
     return Posterior(
-        features.function(w, -sums.mean @ w),
+        w,
+        -sums.mean @ w,
         float(logsumexp(evidence) - np.log(len(evidence))),
         float(weights @ shares),
     )

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.metrics import accuracy_score
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d, validate_data
 
@@ -356,6 +356,11 @@ def seeded(estimator: Any, seed: int) -> Any:
         if value is None and (name == "random_state" or name.endswith("__random_state"))
     }
     return estimator.set_params(**unset)
+
+
+def seed_of(estimator: Any) -> int:
+    """Return the seed that follows from the random state of an estimator."""
+    return int(check_random_state(estimator.random_state).randint(2**31))
 
 
 def training_rows(n: int) -> dict[str, tuple[int, str]]:

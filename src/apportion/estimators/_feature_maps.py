@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, Protocol
 
 import numpy as np
 from scipy import linalg, sparse
-from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.metrics.pairwise import euclidean_distances
 
 from apportion._io.archive import Stored, numbers
 from apportion._io.model_state import State, StateReader
+from apportion._utils.groups import Groups
 from apportion._utils.hashing import column_order
 from apportion._utils.typing import AnyArray, FloatArray, IntArray
-from apportion.estimators._forest import Forest
-from apportion.estimators._kernels import Expansion, Kernel, center_of
+from apportion.estimators._forest import ExtraTrees, Forest
+from apportion.estimators._kernels import Expansion, Kernel, center_of, row_blocks
 
 _CLIP = 3.0
 """Standardized features are clipped here, so that outliers do not decide about distances, or about
@@ -33,6 +35,9 @@ _LEAF_SIZES = (5, 20, 60)
 
 _TREE_ROWS = 5000
 """The most rows that a random tree is grown on; all rows fall through it."""
+
+_KEPT_CELLS = 2**25
+"""Features are kept if they take at most 256 MiB, and computed again, in blocks, if more."""
 
 _CHOLESKY_TOLERANCE = 1e-7
 """Landmarks that the others explain up to this share of k(x, x) are left out. Distances of equal
@@ -164,7 +169,7 @@ class TreeMap:
     Random Forest Kernel and creating other kernels for big data from random partitions", 2014.
     """
 
-    forest: ExtraTreesRegressor | Forest
+    forest: ExtraTrees | Forest
     offsets: AnyArray
     columns: IntArray | None = None
     """The columns of rows as the forest sees them; None = as they are."""
@@ -177,7 +182,7 @@ class TreeMap:
         """
         columns = column_order(X)
         X = X[:_TREE_ROWS, columns]
-        forest = ExtraTreesRegressor(
+        forest = ExtraTrees(
             n_estimators, max_features=1, min_samples_leaf=leaf_size, random_state=seed
         )
         # With one feature to choose from, the target decides nothing but must not be constant.
@@ -251,6 +256,57 @@ class FeatureFunction:
         return np.asarray(self.features.raw(X) @ self.weights + self.intercept)
 
 
+class MappedRows:
+    """The features of rows under a map, computed once if they are not too many.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        The map.
+    X : ndarray of shape (n_samples, n_features)
+        The rows.
+
+    Attributes
+    ----------
+    map : FeatureMap
+        The map.
+    X : ndarray
+        The rows.
+    """
+
+    def __init__(self, feature_map: FeatureMap, X: FloatArray) -> None:
+        self.map, self.X = feature_map, X
+        self._kept: Any = None
+        if len(X) * feature_map.cells <= _KEPT_CELLS:
+            self._kept = self._computed(X)
+
+    def _computed(self, X: FloatArray) -> Any:
+        return self.map.finish(self.map.raw(X))
+
+    def of(self, rows: IntArray) -> Any:
+        """Return the features of some rows, an array that may be sparse."""
+        return self._computed(self.X[rows]) if self._kept is None else self._kept[rows]
+
+    def sums(self, groups: Groups) -> Any:
+        """Return their sums over groups."""
+        if self._kept is not None:
+            return groups.sum(self._kept)
+        parts = (
+            Groups(groups.codes[block], groups.n_groups).sum(self.map.raw(self.X[block]))
+            for block in row_blocks(len(self.X), self.map.cells)
+        )
+        return self.map.finish(reduce(add, parts))
+
+    def times(self, weights: FloatArray, intercept: FloatArray) -> FloatArray:
+        """Return features·weights + intercept."""
+        if self._kept is not None:
+            return np.asarray(self._kept @ weights + intercept)
+        function = self.map.function(weights, intercept)
+        return np.concatenate(
+            [function(self.X[block]) for block in row_blocks(len(self.X), self.map.cells)]
+        )
+
+
 def independent(gram: FloatArray) -> tuple[IntArray, FloatArray]:
     """Return rows that explain all others, and V with VᵀV the inverse of their similarities.
 
@@ -293,7 +349,10 @@ def restored_function(state: StateReader) -> Function:
 
 def _trees(features: TreeMap) -> Forest:
     forest = features.forest
-    return forest if isinstance(forest, Forest) else Forest.of(forest, features.columns)
+    if isinstance(forest, Forest):
+        return forest
+    found = Forest.of(forest)
+    return found if features.columns is None else found.in_columns(features.columns)
 
 
 def feature_maps(

@@ -10,24 +10,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 
 from apportion._core.projection import reconcile
 from apportion._core.warn import warn_of_scales
 from apportion._io.archive import LEAST_POSITIVE, Stored
 from apportion._io.model_state import State, StateReader
 from apportion._utils.groups import Groups
-from apportion._utils.hashing import (
-    feature_keys,
-    random_order,
-    rounded_keys,
-    row_hashes,
-    scramble,
-)
 from apportion._utils.parameters import one_of, real
 from apportion._utils.threads import with_reproducible_sums
 from apportion._utils.typing import FloatArray, IntArray
-from apportion.estimators._base import BagClassifier, all_or_nothing, training_rows
+from apportion.estimators._base import BagClassifier, all_or_nothing, seed_of, training_rows
 from apportion.estimators._kernels import (
     KERNELS,
     Expansion,
@@ -36,6 +29,7 @@ from apportion.estimators._kernels import (
     centered,
     resolve_kernel,
 )
+from apportion.estimators._prepared import Prepared, back_from
 from apportion.exceptions import SupervisionError
 from apportion.graphs.precomputed import require_symmetric
 from apportion.metrics import bag_deviances
@@ -78,26 +72,92 @@ class InductiveClassifier(BagClassifier):
         if not self._sees_features:
             require_symmetric(rows, "A precomputed kernel", 1e-6)
         self._store_diagnosis(matched)
-        seed = check_random_state(self.random_state).randint(2**31)
+        seed = seed_of(self)
         start = None
         if not isinstance(self.start, str | None):
             start = self._reconciled_prior("start", X, y, bags, proportions, matched, seed)
 
-        row_order, bag_order = feature_order(rows if self._sees_features else None, matched)
-        start = None if start is None else start[row_order]
-        self._learn(rows[row_order], matched.take(row_order, bag_order), start, seed)
-        self.classes_ = matched.classes
-        F = reconcile(self._fitted_probabilities(rows, row_order), matched)
+        P = self.solve(self.prepare(rows), matched, start, seed)
+        F = reconcile(P, matched)
         self._store(matched, F, self._quota(rows, F, matched))
         return self
 
-    def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
-        """Learn the rule from sorted rows and bags, and soft labels to start from if given."""
-        raise NotImplementedError
+    def prepare(self, X: FloatArray) -> Prepared:
+        """Return rows for `solve`: what is computed of rows alone is then computed once.
 
-    def _fitted_probabilities(self, X: FloatArray, row_order: IntArray) -> FloatArray:
-        """Return class probabilities of the fitted rows, which were learned from in `row_order`."""
-        return self._soft_labels(X)
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+            The rows, as numbers.
+
+        Returns
+        -------
+        Prepared
+            The rows.
+        """
+        return Prepared(X, features=self._sees_features)
+
+    def solve(
+        self, prepared: Prepared, bags: Bags, start: FloatArray | None = None, seed: int = 0
+    ) -> FloatArray:
+        """Learn the rule from the totals of prepared rows, and return its probabilities of them.
+
+        This is `fit` without labels and reports: `predict_proba` knows the rule afterwards.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            The rows.
+        bags : Bags
+            What is known of them.
+        start : ndarray of shape (n_samples, n_classes), optional
+            Soft labels to start from, for methods that do.
+        seed : int
+            The seed of random numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The probabilities, by rules that did not see a row's bag if the method has such.
+        """
+        order, bags = prepared.in_order(bags)
+        start = None if start is None else start[order]
+        return back_from(order, self.solve_in_order(prepared, bags, start, seed))
+
+    def solve_in_order(
+        self, prepared: Prepared, bags: Bags, start: FloatArray | None = None, seed: int = 0
+    ) -> FloatArray:
+        """Do the same with bags, a start and probabilities in the order of the prepared rows.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            The rows.
+        bags : Bags
+            What is known of them; see `Prepared.in_order`.
+        start : ndarray of shape (n_samples, n_classes), optional
+            Soft labels to start from, for methods that do.
+        seed : int
+            The seed of random numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The probabilities.
+        """
+        P = self._learn(prepared, bags, start, seed)
+        self.classes_ = bags.classes
+        self.n_features_in_ = prepared.rows.shape[1]
+        return self._soft_labels(prepared.rows) if P is None else P
+
+    def _learn(
+        self, prepared: Prepared, bags: Bags, start: FloatArray | None, seed: int
+    ) -> FloatArray | None:
+        """Learn the rule; return its probabilities of the rows, if it knows them already.
+
+        Bags, and soft labels to start from, are in the order of the prepared rows.
+        """
+        raise NotImplementedError
 
 
 class KernelClassifier(InductiveClassifier):
@@ -138,18 +198,32 @@ class KernelClassifier(InductiveClassifier):
         """The intercepts, one per function; with a linear kernel, those of `X @ coef_.T`."""
         return self.expansion_.uncentered_intercept
 
-    def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
+    def _learn(
+        self, prepared: Prepared, bags: Bags, start: FloatArray | None, seed: int
+    ) -> FloatArray | None:
         if self.kernel in ("rbf", "laplacian"):
-            warn_of_scales(X, getattr(self, "feature_names_in_", None))
-        center = None if callable(self.kernel) or not self._sees_features else center_of(X)
-        X = centered(X, center)
-        kernel = resolve_kernel(self.kernel, self.gamma, self.degree, self.coef0, X)
-        self.expansion_ = replace(
-            self._fit_expansion(X, kernel, bags, seed).compact(), center=center
+            warn_of_scales(prepared.rows, getattr(self, "feature_names_in_", None))
+        by_features = not callable(self.kernel) and self._sees_features
+        kernel, center, X = prepared.once(
+            ("centered", by_features, self.kernel, self.gamma, self.degree, self.coef0),
+            lambda: self._centered(prepared.rows, by_features),
         )
+        expansion, P = self._fit_expansion(prepared, X, kernel, bags, seed)
+        self.expansion_ = replace(expansion.compact(), center=center)
+        return P
 
-    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
-        """Fit the rule to centered rows, and return it."""
+    def _centered(
+        self, rows: FloatArray, by_features: bool
+    ) -> tuple[Kernel, FloatArray | None, FloatArray]:
+        """Return the kernel, the mean of the rows, and the rows without it, if it has no say."""
+        center = center_of(rows) if by_features else None
+        X = centered(rows, center)
+        return resolve_kernel(self.kernel, self.gamma, self.degree, self.coef0, X), center, X
+
+    def _fit_expansion(
+        self, prepared: Prepared, X: FloatArray, kernel: Kernel, bags: Bags, seed: int
+    ) -> tuple[Expansion, FloatArray | None]:
+        """Fit the rule to centered rows; return it, and its probabilities of them if known."""
         raise NotImplementedError
 
     def _state(self) -> State:
@@ -290,26 +364,3 @@ def calibrated_slope(f: FloatArray, bags: Bags) -> float:
 
     bounds = (np.log(0.1), np.log(30.0))
     return float(np.exp(minimize_scalar(deviance, bounds=bounds, method="bounded").x))
-
-
-def feature_order(X: FloatArray | None, bags: Bags) -> tuple[IntArray, IntArray]:
-    """Return an order of the rows, and of the bags, that does not depend on the input's order.
-
-    It is a random order of what the features say (`feature_keys`), so that moved or rescaled
-    features do not change it either. Equal rows follow each other, sorted by their bags. Bags of
-    equal rows are sorted by their totals: first without regard to the order of classes. Without
-    features, rows and bags stay in their order.
-    """
-    if X is None:
-        return np.arange(bags.n_samples), np.arange(len(bags.ids))
-    keys = feature_keys(X)
-    rows = random_order(keys)
-    contents = np.zeros(len(bags.ids) + 1)
-    np.add.at(contents, bags.codes, np.sin(3.0 * keys))
-    totals = np.hstack([bags.lower, bags.upper])
-    sorted_totals = np.hstack([np.sort(bags.lower, axis=1), np.sort(bags.upper, axis=1)])
-    by_rows = random_order(rounded_keys(contents[:-1]))
-    order = np.lexsort((row_hashes(totals), row_hashes(sorted_totals), by_rows))
-    rank = np.append(np.argsort(order), -1)
-    positions = scramble(np.arange(len(rows), dtype=np.uint64))
-    return np.lexsort((positions, bags.given >= 0, rank[bags.codes], row_hashes(X), rows)), order

@@ -23,6 +23,9 @@ LIBSVM_ITERATIONS = 200_000
 
 _SAVED_KERNELS = ("linear", "rbf", "laplacian", "poly")
 
+_PIVOT_ROWS = 5000
+"""Of more rows, this many are a sample among which pivots are chosen."""
+
 _BLOCK_BYTES = 2**25
 """The largest block of a kernel that is held at a time."""
 
@@ -92,23 +95,6 @@ class Kernel:
             for block in row_blocks(len(X), len(Z)):
                 total[block] = self(X[block], Z) @ weights
         return total
-
-    def between_means(self, X: FloatArray, averages: Any) -> FloatArray:
-        """Return the kernel of bag means, A K Aᵀ, for the sparse matrix A that takes means.
-
-        K is evaluated in blocks and never held as a whole.
-        """
-        n_bags = averages.shape[0]
-        refuse_if_too_large(
-            f"The kernel of {n_bags} bag means",
-            3 * 8 * n_bags**2,
-            "kernel='linear', larger bags, MeanMap or EMLLP",
-        )
-        total = np.zeros((n_bags, n_bags))
-        by_row = averages.tocsc()
-        for block in row_blocks(len(X), len(X)):
-            total += by_row[:, block] @ (self(X[block], X) @ averages.T)
-        return 0.5 * (total + total.T)
 
     def gram(self, X: FloatArray, instead: str) -> FloatArray:
         """Return all n × n similarities; raise before anything is allocated if they do not fit."""
@@ -288,8 +274,40 @@ class KernelFeatures(NamedTuple):
     V: FloatArray
     unexplained: float
 
+    def expansion(
+        self, kernel: Kernel, X: FloatArray, weights: FloatArray, intercept: FloatArray
+    ) -> Expansion:
+        """Return the functions z(x)·weights + intercept; X are the rows."""
+        rows = np.eye(X.shape[1]) if kernel.linear else X
+        of_rows = np.zeros((len(rows), weights.shape[1]))
+        of_rows[self.pivots] = self.V @ weights
+        return Expansion(kernel, rows, of_rows, intercept)
+
 
 def kernel_features(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatures:
+    """Return features of rows in random order; those of the linear kernel are the rows themselves.
+
+    The pivots are chosen among the first 5,000 rows, by a pivoted Cholesky factorization.
+    """
+    n, d = X.shape
+    if kernel.linear:
+        return KernelFeatures(X, np.arange(d), np.eye(d), 0.0)
+    if n <= _PIVOT_ROWS or kernel.name == "precomputed":
+        return _pivoted(kernel, X, max_rank)
+    sample = _pivoted(kernel, X[:_PIVOT_ROWS], max_rank)
+    rank = len(sample.pivots)
+    refuse_if_too_large(
+        f"{rank} kernel features of {n} rows",
+        8 * rank * n,
+        "a smaller max_rank, or kernel='linear'",
+    )
+    Z = np.empty((n, rank))
+    for block in row_blocks(n, rank):
+        Z[block] = kernel(X[block], X[sample.pivots]) @ sample.V
+    return sample._replace(Z=Z)
+
+
+def _pivoted(kernel: Kernel, X: FloatArray, max_rank: int) -> KernelFeatures:
     """Return features from a pivoted Cholesky factorization, K ≈ L Lᵀ and Z = L.
 
     Each step takes the row that is explained least so far, until all rows are explained or

@@ -35,7 +35,7 @@ def rule_state(estimator: Any, rule: Rule, bins: QuantileBins | None) -> State:
     """
     named = estimator is None or isinstance(estimator, str)
     if named and bins is not None and isinstance(rule.learner, ExtraTreesRegressor):
-        return _trees_state(ForestRegressor.of(rule.learner, bins.order_), bins)
+        return _trees_state(ForestRegressor.of(rule.learner), bins)
     if named and bins is not None and isinstance(rule.learner, ForestRegressor):
         return _trees_state(rule.learner, bins)
     if named and isinstance(rule.learner, Pipeline):
@@ -63,7 +63,8 @@ def restored_rule(state: StateReader, n_classes: int) -> tuple[Rule, QuantileBin
 def _trees_state(trees: ForestRegressor, bins: QuantileBins) -> State:
     n_edges = np.array([len(edges) for edges in bins.edges_], dtype=np.int32)
     arrays = {"n_edges": n_edges, "edges": np.concatenate(bins.edges_), "values": trees.values}
-    return State({"rule": "trees"}, {**trees.forest.state(), **arrays})
+    forest = trees.forest.in_columns(bins.order_)
+    return State({"rule": "trees"}, {**forest.state(), **arrays})
 
 
 def _restored_trees(state: StateReader, n_classes: int) -> ForestRegressor:

@@ -13,6 +13,7 @@ from apportion._utils.parameters import integer, real
 from apportion._utils.typing import FloatArray
 from apportion.estimators._inductive import KernelClassifier, KnownBags, known_bags
 from apportion.estimators._kernels import Expansion, Kernel, KernelFeatures, kernel_features
+from apportion.estimators._prepared import Prepared
 from apportion.exceptions import Advice, users_level
 from apportion.supervision.bags import Bags
 
@@ -42,25 +43,25 @@ class SoftmaxClassifier(KernelClassifier):
     tol: float
     max_iter: int
 
-    def _fit_softmax(self, Z: FloatArray, known: KnownBags, shares: FloatArray) -> SoftmaxFit:
+    def _fit_softmax(
+        self, prepared: Prepared, features: KernelFeatures, known: KnownBags, shares: FloatArray
+    ) -> SoftmaxFit:
         """Fit θ and b to the features Z of all rows; `shares` are the overall class shares."""
         raise NotImplementedError
 
-    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
-        known, d = known_bags(bags), X.shape[1]
-        if kernel.linear:
-            features = KernelFeatures(X, np.arange(d), np.eye(d), 0.0)
-        else:
-            features = kernel_features(kernel, X, self.max_rank)
-        Z, pivots, V, self.unexplained_ = features
-        fit = self._fit_softmax(Z, known, bags.overall)
+    def _fit_expansion(
+        self, prepared: Prepared, X: FloatArray, kernel: Kernel, bags: Bags, seed: int
+    ) -> tuple[Expansion, FloatArray]:
+        features = prepared.once(
+            ("features", kernel, self.max_rank), lambda: kernel_features(kernel, X, self.max_rank)
+        )
+        self.unexplained_ = features.unexplained
+        fit = self._fit_softmax(prepared, features, known_bags(bags), bags.overall)
         if not fit.converged:
             self._warn_unconverged("logistic regression", fit.n_iter)
         self.n_iter_ = max(fit.n_iter, 1)
-        rows = np.eye(d) if kernel.linear else X
-        weights = np.zeros((len(rows), bags.n_classes))
-        weights[pivots] = V @ fit.coefficients.T
-        return Expansion(kernel, rows, weights, fit.intercept)
+        expansion = features.expansion(kernel, X, fit.coefficients.T, fit.intercept)
+        return expansion, softmax(features.Z @ fit.coefficients.T + fit.intercept, axis=1)
 
     def _warn_unconverged(self, part: str, n_iter: int) -> None:
         name = type(self).__name__

@@ -10,7 +10,6 @@ from scipy.special import logsumexp, softmax
 
 from apportion._io.archive import Stored
 from apportion._io.model_state import State, StateReader
-from apportion._utils.groups import Groups
 from apportion._utils.parameters import integer, parameter_error
 from apportion._utils.typing import FloatArray
 from apportion.estimators._aggregate_regression import (
@@ -21,6 +20,7 @@ from apportion.estimators._aggregate_regression import (
 )
 from apportion.estimators._base import training_rows
 from apportion.estimators._feature_maps import (
+    MappedRows,
     Standardization,
     feature_maps,
     function_state,
@@ -28,6 +28,7 @@ from apportion.estimators._feature_maps import (
 )
 from apportion.estimators._inductive import InductiveClassifier, known_bags
 from apportion.estimators._kernels import Expansion, row_blocks
+from apportion.estimators._prepared import Prepared
 from apportion.supervision.bags import Bags
 
 _NAMES = ("linear", "rbf", "laplacian", "trees")
@@ -46,7 +47,7 @@ _RANKS = (1000, 500)
 """The landmarks of a kernel up to 5,000 rows, and of more rows. On three tables of 4,000 rows, 300
 landmarks were right for at most .008 fewer rows than 1,000, in a sixth of the time."""
 
-_MOST_DIRECTIONS = 1000
+_MAX_DIRECTIONS = 1000
 """The largest eigenproblem; if there are both more bags and more features, landmarks replace the
 features."""
 
@@ -165,31 +166,42 @@ class AggregateGP(InductiveClassifier):
             return ()
         return names if all(isinstance(name, str) for name in names) else ()
 
-    def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
+    def _learn(
+        self, prepared: Prepared, bags: Bags, start: FloatArray | None, seed: int
+    ) -> FloatArray:
         known = known_bags(bags)
-        rows = np.flatnonzero(known.groups.codes >= 0)
-        groups = Groups(known.groups.codes[rows], known.groups.n_groups)
-        self._standardize = Standardization.of(X[rows])
+        groups = known.groups
+        self._standardize, X = prepared.once(
+            ("standardized",), lambda: _standardized(prepared.rows)
+        )
         self._overall = bags.overall
         totals = centered_totals(groups.sizes, known.shares, known.certainty, bags.overall)
-        X = self._standardize(X[rows])
+        wide = groups.n_groups > _MAX_DIRECTIONS
+        key = ("maps", self._names, self.max_rank, wide, self.n_estimators, seed)
+        mapped = prepared.once(key, lambda: self._mapped(X, wide, seed))
+        posteriors = {
+            name: posterior
+            for name, rows in mapped.items()
+            if (posterior := regress(rows, groups, totals)) is not None
+        }
+        return self._average(mapped, posteriors, len(X))
+
+    def _mapped(self, X: FloatArray, wide: bool, seed: int) -> dict[str, MappedRows]:
+        """Return the features of standardized rows under each kernel."""
         maps = feature_maps(
             X,
             self._names,
             max_rank=_RANKS[len(X) > MANY_ROWS] if self.max_rank == "auto" else self.max_rank,
-            max_directions=_MOST_DIRECTIONS if groups.n_groups > _MOST_DIRECTIONS else math.inf,
+            max_directions=_MAX_DIRECTIONS if wide else math.inf,
             n_estimators=self.n_estimators,
             seed=seed,
         )
-        posteriors = {
-            name: posterior
-            for name, features in maps.items()
-            if (posterior := regress(features, X, groups, totals)) is not None
-        }
-        self._average(posteriors)
+        return {name: MappedRows(feature_map, X) for name, feature_map in maps.items()}
 
-    def _average(self, posteriors: dict[str, Posterior]) -> None:
-        """Average the posterior means by their evidence; 0 without any."""
+    def _average(
+        self, mapped: dict[str, MappedRows], posteriors: dict[str, Posterior], n_samples: int
+    ) -> FloatArray:
+        """Average the posterior means by their evidence, and return probabilities of the rows."""
         self.kernel_weights_, self.explained_share_, self.log_evidence_ = {}, 0.0, 0.0
         if posteriors:
             evidence = np.array([p.log_evidence for p in posteriors.values()])
@@ -200,16 +212,22 @@ class AggregateGP(InductiveClassifier):
             )
             self.log_evidence_ = float(logsumexp(evidence) - np.log(len(evidence)))
         kept = {k: w for k, w in self.kernel_weights_.items() if w >= _LEAST_WEIGHT}
-        self._terms = [(w / sum(kept.values()), posteriors[k].function) for k, w in kept.items()]
+        total = sum(kept.values())
+        self._terms = []
+        P = np.tile(self._overall, (n_samples, 1))
+        for name, weight in kept.items():
+            mean = posteriors[name].weights, posteriors[name].intercept
+            self._terms.append((weight / total, mapped[name].map.function(*mean)))
+            P += weight / total * mapped[name].times(*mean)
+        return _probabilities(P)
 
     def _soft_labels(self, X: Any) -> FloatArray:
         X = self._standardize(np.asarray(X))
         P = np.tile(self._overall, (len(X), 1))
-        for block in row_blocks(len(X), _MOST_DIRECTIONS):
+        for block in row_blocks(len(X), _MAX_DIRECTIONS):
             for weight, function in self._terms:
                 P[block] += weight * function(X[block])
-        P = np.maximum(P, _LEAST_PROBABILITY)
-        return np.asarray(P / P.sum(axis=1, keepdims=True))
+        return _probabilities(P)
 
     def _state(self) -> State:
         arrays = {**self._standardize.state(), "overall": self._overall}
@@ -229,3 +247,14 @@ class AggregateGP(InductiveClassifier):
     def _rows_in_state(self) -> dict[str, tuple[int, str]]:
         held = [term.n_training_rows for _, term in self._terms if isinstance(term, Expansion)]
         return training_rows(max(held, default=0))
+
+
+def _standardized(rows: FloatArray) -> tuple[Standardization, FloatArray]:
+    standardize = Standardization.of(rows)
+    return standardize, standardize(rows)
+
+
+def _probabilities(P: FloatArray) -> FloatArray:
+    """Return what a regression says as probabilities; it may leave [0, 1]."""
+    P = np.maximum(P, _LEAST_PROBABILITY)
+    return np.asarray(P / P.sum(axis=1, keepdims=True))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone, is_regressor
-from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -18,18 +18,21 @@ from apportion._core.projection import reconcile
 from apportion._io.archive import numbers
 from apportion._io.model_state import State, StateReader
 from apportion._utils.parameters import integer, parameter_error, real
-from apportion._utils.typing import FloatArray, IntArray
+from apportion._utils.typing import AnyArray, FloatArray
 from apportion.estimators._base import seeded
 from apportion.estimators._cross_fitting import (
     Folds,
     QuantileBins,
+    Rule,
     debiased_start,
     expectation_maximization,
     folds_of,
     takes_weights,
 )
+from apportion.estimators._forest import ExtraTrees
 from apportion.estimators._inductive import InductiveClassifier
 from apportion.estimators._kernels import center_of, centered
+from apportion.estimators._prepared import Prepared
 from apportion.estimators._rule_state import restored_rule, rule_state
 from apportion.estimators.mean_map import MeanMap
 from apportion.exceptions import users_level
@@ -191,21 +194,24 @@ class EMLLP(InductiveClassifier):
         if learners is not None:
             raise parameter_error(self, "estimator", learners)
 
-    def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
+    def _learn(
+        self, prepared: Prepared, bags: Bags, start: FloatArray | None, seed: int
+    ) -> FloatArray | None:
+        X = prepared.rows
         learner = self.estimator
         if learner is None:
             learner = "logistic" if len(X) < _MANY_ROWS else "trees"
         in_bins = isinstance(learner, str) and learner != "logistic"
-        self._bins = QuantileBins().fit(X) if in_bins else None
+        self._bins = prepared.once(("bins",), lambda: QuantileBins().fit(X)) if in_bins else None
         self._center = None if in_bins or isinstance(learner, Pipeline) else _far_center(X)
-        learner = seeded(_learner(learner, *X.shape), seed)
+        learner = seeded(named_learner(learner, *X.shape), seed)
         n_folds = self.cross_fit
         if n_folds is None:
             n_folds = _FOLDS if in_bins or is_regressor(learner) else 0
         folds = folds_of(bags, n_folds)
-        Z = self._prepared(X)
+        Z = prepared.once(("in bins",), lambda: self._prepared(X)) if in_bins else self._prepared(X)
         if start is None:
-            start = self._first_labels(X, Z, bags, learner, folds, seed)
+            start = self._first_labels(prepared, Z, bags, learner, folds, seed)
         crossed = folds.n_folds > 1
         max_iter = self.max_iter or (_ROUNDS if crossed else 200)
         sharpness = self.sharpness or (2.0 if crossed else 1.0)
@@ -231,11 +237,19 @@ class EMLLP(InductiveClassifier):
         self.held_out_proba_ = solution.held_out if crossed else None
         self.moves_ = solution.moves
         self.n_iter_ = len(solution.moves)
+        return self.held_out_proba_
 
     def _first_labels(
-        self, X: FloatArray, Z: FloatArray, bags: Bags, learner: Any, folds: Folds, seed: int
+        self,
+        prepared: Prepared,
+        Z: FloatArray,
+        bags: Bags,
+        learner: Any,
+        folds: Folds,
+        seed: int,
     ) -> FloatArray:
         """Return the soft labels to start from, if none were given."""
+        X = prepared.rows
         if self.start == "debiased":
             if self.estimator == "trees" or not is_regressor(learner):
                 bag_size = int(np.median(bags.groups.sizes)) if len(bags.ids) else 1
@@ -243,8 +257,24 @@ class EMLLP(InductiveClassifier):
             return debiased_start(Z, bags, learner, folds)
         first = MeanMap()
         scaled = StandardScaler().fit_transform(centered(X, center_of(X)))
-        first._learn(scaled, bags, None, seed)
-        return reconcile(first._soft_labels(scaled), bags)
+        P = first._learn(prepared.like(scaled), bags, None, seed)
+        assert P is not None
+        return reconcile(P, bags)
+
+    def become(self, rule: Rule, bins: QuantileBins, classes: AnyArray) -> None:
+        """Take a rule on bins that was fitted elsewhere.
+
+        Parameters
+        ----------
+        rule : Rule
+            The rule.
+        bins : QuantileBins
+            The bins of the features that it sees.
+        classes : ndarray of shape (n_classes,)
+            The classes, sorted.
+        """
+        self._rule, self._bins, self._center = rule, bins, None
+        self.classes_, self.n_features_in_ = classes, len(bins.edges_)
 
     def _prepared(self, X: FloatArray) -> FloatArray:
         """Return rows as the learner sees them."""
@@ -253,13 +283,13 @@ class EMLLP(InductiveClassifier):
     def _soft_labels(self, X: Any) -> FloatArray:
         return self._rule(self._prepared(np.asarray(X)))
 
-    def _fitted_probabilities(self, X: FloatArray, row_order: IntArray) -> FloatArray:
-        if self.held_out_proba_ is None:
-            return super()._fitted_probabilities(X, row_order)
-        in_order = np.empty_like(self.held_out_proba_)
-        in_order[row_order] = self.held_out_proba_
-        self.held_out_proba_ = in_order
-        return in_order
+    def solve(  # noqa: D102
+        self, prepared: Prepared, bags: Bags, start: FloatArray | None = None, seed: int = 0
+    ) -> FloatArray:
+        P = super().solve(prepared, bags, start, seed)
+        if self.held_out_proba_ is not None:
+            self.held_out_proba_ = P
+        return P
 
     def _state(self) -> State:
         state = rule_state(self.estimator, self._rule, self._bins)
@@ -274,7 +304,7 @@ class EMLLP(InductiveClassifier):
             self._center = state.array("center", numbers("features", size=1e100))
 
 
-def _learner(estimator: Any, n_samples: int, n_features: int) -> Any:
+def named_learner(estimator: Any, n_samples: int, n_features: int) -> Any:
     """Return a learner that is not fitted, from itself or its name."""
     if estimator == "logistic":
         return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
@@ -292,7 +322,7 @@ def _trees(n_samples: int, n_features: int, leaf: int = _LEAF) -> Any:
     without regard to the soft labels.
     """
     drawn = {"bootstrap": True, "max_samples": _ROWS_PER_TREE / n_samples}
-    return ExtraTreesRegressor(
+    return ExtraTrees(
         _TREES,
         min_samples_leaf=leaf,
         max_features=min(max(1 / 3, 2 / n_features), 1.0),

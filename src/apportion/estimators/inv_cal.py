@@ -7,10 +7,16 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.svm import SVR
 
-from apportion._utils.parameters import real
+from apportion._utils.parameters import integer, real
 from apportion._utils.typing import FloatArray
-from apportion.estimators._inductive import MarginClassifier, known_bags, one_vs_rest_classes
-from apportion.estimators._kernels import LIBSVM_ITERATIONS, Expansion, Kernel, weighted_centered
+from apportion.estimators._inductive import (
+    MarginClassifier,
+    known_bags,
+    one_vs_rest_classes,
+    sigmoids,
+)
+from apportion.estimators._kernels import LIBSVM_ITERATIONS, Expansion, Kernel, kernel_features
+from apportion.estimators._prepared import Prepared
 from apportion.supervision.bags import Bags
 
 _AUTO_C = 10.0
@@ -45,6 +51,13 @@ class InvCal(MarginClassifier):
         The error of a bag, in logits, that costs nothing.
     clip : float, default=0.01
         Proportions are clipped to [clip, 1 - clip], because 0 and 1 have no logit.
+    max_rank : int, default=1000
+        With more rows than this, a kernel that is not linear is replaced by its Nyström
+        approximation on this many rows, each chosen as the one that is explained least by those
+        before; see `unexplained_`.
+    tol : float, default=1e-6
+        The tolerance of the support vector regression, in units in which the variance of the rows
+        is 1.
     decode : {"quota", "threshold"}, default="quota"
         Label the fitted rows with exactly the counts of every bag, or every row with its most
         likely class under the totals of its bag. `predict` without totals does not use it.
@@ -67,6 +80,8 @@ class InvCal(MarginClassifier):
         The weight of the loss in use.
     expansion_ : Expansion
         The function f; its `coefficients` are `coef_` with a linear kernel.
+    unexplained_ : float
+        The share of the kernel's trace that its approximation leaves out; 0 if it is linear.
 
     References
     ----------
@@ -86,6 +101,8 @@ class InvCal(MarginClassifier):
         "C": real("auto", low=0, ends="()"),
         "epsilon": real(low=0),
         "clip": real(low=0, high=0.5, ends="()"),
+        "max_rank": integer(1),
+        "tol": real(low=0, ends="()"),
     }
 
     def __init__(
@@ -98,6 +115,8 @@ class InvCal(MarginClassifier):
         coef0: float = 0.0,
         epsilon: float = 0.0,
         clip: float = 0.01,
+        max_rank: int = 1000,
+        tol: float = 1e-6,
         decode: str = "quota",
         random_state: Any = None,
     ) -> None:
@@ -108,25 +127,29 @@ class InvCal(MarginClassifier):
         self.coef0 = coef0
         self.epsilon = epsilon
         self.clip = clip
+        self.max_rank = max_rank
+        self.tol = tol
         self.decode = decode
         self.random_state = random_state
 
-    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
-        known, classes = known_bags(bags), one_vs_rest_classes(bags.n_classes)
+    def _fit_expansion(
+        self, prepared: Prepared, X: FloatArray, kernel: Kernel, bags: Bags, seed: int
+    ) -> tuple[Expansion, FloatArray]:
+        features = prepared.once(
+            ("features", kernel, self.max_rank), lambda: kernel_features(kernel, X, self.max_rank)
+        )
+        Z, (known, classes) = features.Z, (known_bags(bags), one_vs_rest_classes(bags.n_classes))
+        self.unexplained_ = features.unexplained
         averages = known.groups.averages()
         weights = known.groups.sizes / known.groups.sizes.sum()
-        means = averages @ X if kernel.linear else kernel.between_means(X, averages)
-        if kernel.linear:
-            squared_norms = ((X - weights @ means) ** 2).sum(axis=1)
-            variance = float(weights @ (averages @ squared_norms))
-        else:
-            variance = float(weights @ (averages @ kernel.diagonal(X)))
-            variance -= float(weights @ means @ weights)
-        variance = variance if variance > 0 else 1.0
+        means = averages @ Z
+        center = weights @ means
+        spread = weights @ (averages @ ((Z - center) ** 2).sum(axis=1))
+        variance = float(spread) if spread > 0 else 1.0
         # libsvm sees bag means centered and in units of the variance, because its tolerance is
         # absolute. This changes only the intercept.
-        means, level = weighted_centered(means, kernel.linear, weights)
-        means = means / (np.sqrt(variance) if kernel.linear else variance)
+        means = (means - center) / np.sqrt(variance)
+        similarity = means @ means.T
         self.C_ = _AUTO_C / variance if self.C == "auto" else float(self.C)
         self.slope_ = 1.0
 
@@ -139,15 +162,18 @@ class InvCal(MarginClassifier):
                 intercepts[j] = logits[:, j].mean()
                 continue
             machine = SVR(
-                kernel="linear" if kernel.linear else "precomputed",
+                kernel="precomputed",
                 C=self.C_ * variance,
                 epsilon=self.epsilon,
-                tol=1e-6,
+                tol=self.tol,
                 cache_size=500,
                 max_iter=LIBSVM_ITERATIONS,
             )
-            inputs = means[used] if kernel.linear else means[np.ix_(used, used)]
-            machine.fit(inputs, logits[used, j], sample_weight=known.certainty[used, h])
-            duals[used[machine.support_], j] = machine.dual_coef_[0] / variance
-            intercepts[j] = machine.intercept_[0] - level @ duals[:, j]
-        return Expansion(kernel, X, np.asarray(averages.T @ duals), intercepts)
+            certainty = known.certainty[used, h]
+            machine.fit(similarity[np.ix_(used, used)], logits[used, j], sample_weight=certainty)
+            duals[used[machine.support_], j] = machine.dual_coef_[0]
+            intercepts[j] = machine.intercept_[0]
+        coefficients = means.T @ duals / np.sqrt(variance)
+        intercepts -= center @ coefficients
+        f = features.expansion(kernel, X, coefficients, intercepts)
+        return f, sigmoids(Z @ coefficients + intercepts, self.slope_)

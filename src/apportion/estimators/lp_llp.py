@@ -15,6 +15,7 @@ from apportion._core.decode import Decoding, Quotas
 from apportion._core.descent import Settings, Solution
 from apportion._core.evidence import Refinement, refine_from_random_starts
 from apportion._core.persistence import flicker_of
+from apportion._core.projection import reconcile
 from apportion._core.refine import refine
 from apportion._core.sequence_decode import decode_along_time
 from apportion._core.solve import solve
@@ -33,6 +34,7 @@ from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._base import ALONG_TIME, BagClassifier, all_or_nothing
 from apportion.estimators._graph import GraphClassifier
 from apportion.estimators._graph_choice import GraphChoice, rough_settings
+from apportion.estimators._prepared import Prepared
 from apportion.exceptions import Advice, DeviceWarning, users_level
 from apportion.graphs import Graph
 from apportion.supervision.bags import Bags
@@ -45,6 +47,10 @@ _PRIOR_WEIGHT = 0.1
 
 _HELD_OUT_TOL, _FEW_ITERATIONS = 1e-4, 200
 """Where to stop if bags are held out: enough to see what their totals would be."""
+
+
+_ROUGHLY: dict[str, Any] = {"n_probes": 0, "tol": 1e-4, "max_iter": 100}
+"""Of soft labels that only have to be about right."""
 
 
 class LPLLP(GraphClassifier):
@@ -306,6 +312,64 @@ class LPLLP(GraphClassifier):
         graph.device = "cpu"
         label(graph)
         return self
+
+    def prepare(self, X: Any) -> Prepared:
+        """Return rows for `solve`: their graph is then made once.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+            The rows, as numbers.
+
+        Returns
+        -------
+        Prepared
+            The rows.
+        """
+        return Prepared(X)
+
+    def solve(
+        self, prepared: Prepared, bags: Bags, start: FloatArray | None = None, seed: int = 0
+    ) -> FloatArray:
+        """Return soft labels of prepared rows, which `predict_proba` averages afterwards.
+
+        This is `fit` without labels, reports, random starts and exact convergence.
+
+        Parameters
+        ----------
+        prepared : Prepared
+            The rows.
+        bags : Bags
+            What is known of them.
+        start : ndarray of shape (n_samples, n_classes), optional
+            The prior; by default the shares of the bags.
+        seed : int
+            Not used.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The soft labels.
+        """
+        X = prepared.X
+        self.graph_choice_, graph, ranks = self._graph_of(prepared)
+        prior = bags.prior() if start is None else reconcile(start, bags)
+        F = solve(graph, bags, replace(self._settings(), **_ROUGHLY), prior=prior, ranks=ranks).F
+        self.n_features_in_ = X.shape[1]
+        self.label_distributions_ = F
+        self._restore(bags.classes, graph, graph.prototype_labels(F), bags.overall)
+        return F
+
+    def _graph_of(self, prepared: Prepared) -> tuple[str, Graph, IntArray]:
+        """Return the graph of prepared rows, why it is this one, and an order of the rows."""
+        key = "graph", repr(self.graph), self.device
+        return prepared.once(key, lambda: self._prepared_graph(prepared.X))
+
+    def _prepared_graph(self, X: Any) -> tuple[str, Graph, IntArray]:
+        asked = self._asked_graph()
+        graph = self._chosen_graph(X, self.device) if asked is None else asked
+        choice = self.graph_choice_ if asked is None else f"{type(asked).__name__}: as asked for"
+        return choice, graph.fit(X), hash_ranks(X, len(X))
 
     def _label(
         self,

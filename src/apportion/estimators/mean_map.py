@@ -11,6 +11,8 @@ from scipy.special import logsumexp
 from apportion._utils.parameters import real
 from apportion._utils.typing import FloatArray
 from apportion.estimators._inductive import KnownBags
+from apportion.estimators._kernels import KernelFeatures
+from apportion.estimators._prepared import Prepared
 from apportion.estimators._softmax import SoftmaxClassifier, SoftmaxFit
 from apportion.supervision.bags import Bags
 
@@ -133,13 +135,19 @@ class MeanMap(SoftmaxClassifier):
         self.decode = decode
         self.random_state = random_state
 
-    def _learn(self, X: FloatArray, bags: Bags, start: FloatArray | None, seed: int) -> None:
-        super()._learn(X, bags, start, seed)
+    def _learn(
+        self, prepared: Prepared, bags: Bags, start: FloatArray | None, seed: int
+    ) -> FloatArray | None:
+        P = super()._learn(prepared, bags, start, seed)
         kernel, center = self.expansion_.kernel, self.expansion_.center
         if kernel.linear and center is not None:
             self.class_means_ = self.class_means_ + center
+        return P
 
-    def _fit_softmax(self, Z: FloatArray, known: KnownBags, shares: FloatArray) -> SoftmaxFit:
+    def _fit_softmax(
+        self, prepared: Prepared, features: KernelFeatures, known: KnownBags, shares: FloatArray
+    ) -> SoftmaxFit:
+        Z = features.Z
         self.class_means_ = self._estimated_class_means(Z, known)
         self.C_ = default_c(Z, known) if self.C == "auto" else float(self.C)
         return softmax_of_means(

@@ -20,6 +20,7 @@ from apportion.estimators._inductive import (
     one_vs_rest_classes,
 )
 from apportion.estimators._kernels import Expansion, Kernel, weighted_centered
+from apportion.estimators._prepared import Prepared
 from apportion.exceptions import users_level
 from apportion.supervision.bags import Bags
 
@@ -153,7 +154,9 @@ class PropSVM(MarginClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _fit_expansion(self, X: FloatArray, kernel: Kernel, bags: Bags, seed: int) -> Expansion:
+    def _fit_expansion(
+        self, prepared: Prepared, X: FloatArray, kernel: Kernel, bags: Bags, seed: int
+    ) -> tuple[Expansion, None]:
         known = known_bags(bags)
         inner = X if kernel.linear else kernel.gram(X, "kernel='linear', LPLLP, MeanMap or EMLLP")
         inner, level, scale = _in_units_of_variance(inner, kernel.linear)
@@ -194,7 +197,7 @@ class PropSVM(MarginClassifier):
             )
         f = Expansion(kernel, X, weights, intercept)
         self.slope_ = calibrated_slope(f(X), bags) if classes else 1.0
-        return f
+        return f, None
 
     def _one_against_rest(
         self,

@@ -26,7 +26,7 @@ _DIARY = (
     *("participant", "start", "end", "nonwear", "window", "timezone"),
     *("day_start", "date_format", "time_format"),
 )
-_PRIORS = {"meanmap": MeanMap, "invcal": InvCal}
+_PRIORS: dict[str, type[BagClassifier]] = {"meanmap": MeanMap, "invcal": InvCal}
 
 
 def check_known(known: KnownOptions) -> None:

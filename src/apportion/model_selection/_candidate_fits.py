@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,15 @@ from apportion._utils.context import context_features
 from apportion._utils.groups import balanced_folds
 from apportion._utils.progress import WEIGHING, report_progress, several_runs
 from apportion._utils.sequences import Sequences
+from apportion._utils.threads import in_threads
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.estimators import EMLLP, LPLLP
-from apportion.estimators._base import seeded
+from apportion.estimators._base import seed_of, seeded
 from apportion.estimators._graph import GraphClassifier
-from apportion.estimators._inductive import feature_order
+from apportion.estimators._inductive import InductiveClassifier
+from apportion.estimators._prepared import Prepared
 from apportion.exceptions import CandidateWarning, ScaleWarning, message_of, users_level
+from apportion.model_selection._calibration import KnownTotals, calibrate, known_totals
 from apportion.model_selection._candidates import Candidate
 from apportion.supervision.bags import Bags
 from apportion.supervision.totals import Totals
@@ -40,10 +44,16 @@ _FEW_FOLDS = 3
 _ENOUGH_BAGS = 200
 """So many held-out bags tell candidates apart."""
 
+_RACED = 2
+"""After so many folds a candidate may be given up."""
+
+_HOPELESS = 15.0
+"""How far its log-likelihood must lie behind the best for that, if all folds were like these."""
+
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows and what is known of them, to be fitted many times.
+    """Rows and what is known of them, to be solved many times.
 
     Attributes
     ----------
@@ -62,6 +72,7 @@ class Problem:
     bags: Bags
     seed: int
     in_order: Sequences | None = None
+    _prepared: dict[Any, Prepared] = field(default_factory=dict)
 
     def rows_for(self, candidate: Candidate) -> FloatArray:
         """Return the rows as a candidate gets them."""
@@ -70,66 +81,130 @@ class Problem:
             return rows
         return context_features(rows, self.in_order, candidate.reach)
 
-    def fit(
-        self, candidate: Candidate, hidden: BoolArray | None, answer: FloatArray | None
-    ) -> CandidateFit:
-        """Fit a candidate without the totals and labels of the rows that are hidden.
+    def prepared_for(self, candidate: Candidate) -> Prepared:
+        """Return these rows, prepared once for all candidates that get the same."""
+        key = candidate.standardized, candidate.reach
+        if key not in self._prepared:
+            self._prepared[key] = Prepared(self.rows_for(candidate))
+        return self._prepared[key]
 
-        These rows stay, as rows in no bag, for methods that can use them.
+    def model_of(self, candidate: Candidate) -> Any:
+        """Return the estimator of a candidate, not fitted."""
+        return seeded(clone(candidate.estimator), self.seed)
+
+    def solve(
+        self,
+        candidate: Candidate,
+        hidden: BoolArray | None,
+        answer: FloatArray | None,
+        *,
+        in_full: bool = False,
+    ) -> tuple[Any, FloatArray]:
+        """Return a model that knows all but the rows that are hidden, and its probabilities.
+
+        These rows stay, as rows in no bag. In full, `LPLLP` also refines its labels.
         """
-        started = time.perf_counter()
-        X = self.rows_for(candidate)
-        model = seeded(clone(candidate.estimator), self.seed)
+        model, X = self.model_of(candidate), self.rows_for(candidate)
+        if solves(model) and not (in_full and isinstance(model, LPLLP)):
+            bags = self.bags if hidden is None else self.bags.without(hidden)
+            P = model.solve(self.prepared_for(candidate), bags, answer, seed_of(model))
+            return model, P
         if answer is not None:
             model.set_params(**{candidate.answer: answer})
         y, bags, totals = known_without(self.bags, hidden)
+        when = {"times": self.in_order} if isinstance(model, LPLLP) else {}
+        model.fit(X, y, bags=bags, proportions=totals, **when)
+        return model, row_probabilities(model, X, self.bags.classes)
+
+    def whole(
+        self, candidate: Candidate, answer: FloatArray | None, *, in_full: bool = False
+    ) -> CandidateFit:
+        """Return the model of all that is known, and what it warns of."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             # Features are standardized, or left in their units on purpose.
             warnings.simplefilter("ignore", ScaleWarning)
-            when = {"times": self.in_order} if isinstance(model, LPLLP) else {}
-            model.fit(X, y, bags=bags, proportions=totals, **when)
-            P = row_probabilities(model, X, self.bags.classes)
+            model, P = self.solve(candidate, None, answer, in_full=in_full)
         notes = tuple(dict.fromkeys(message_of(warning.message) for warning in caught))
-        return CandidateFit(model, P, notes, time.perf_counter() - started)
+        return CandidateFit(model, P, notes)
+
+
+def solves(model: Any) -> bool:
+    """Return whether an estimator is solved on prepared rows, and not fitted."""
+    if type(model) is LPLLP:
+        return model.prior is None and model.graph == "auto"
+    by_name = isinstance(getattr(model, "start", None), str | None)
+    return getattr(type(model), "fit", None) is InductiveClassifier.fit and by_name
 
 
 @dataclass(frozen=True)
 class CandidateFit:
-    """A fitted candidate, its probabilities of all rows, its warnings, and the seconds it took."""
+    """A model of all that is known, its probabilities of all rows, and what it warned of."""
 
     model: Any
     probabilities: FloatArray
-    notes: tuple[str, ...]
-    seconds: float
+    notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
 class FittedCandidate:
-    """A candidate fitted to all bags, and its probabilities for rows that were held out.
+    """A candidate and its probabilities of rows whose totals it did not see.
 
-    Attributes
+    Parameters
     ----------
     candidate : Candidate
         The candidate.
-    model : estimator
-        The estimator that was fitted to all bags.
-    probabilities : ndarray of shape (n_samples, n_classes)
-        Its probabilities of the fitted rows.
     held_out : ndarray of shape (n_samples, n_classes)
-        Probabilities by estimators that did not see the totals of the row; NaN if there is none.
-    notes : tuple of str
-        What the estimator fitted to all bags warned of.
+        Probabilities by models that did not see the totals of the row; NaN if there is none.
+    make : callable
+        Returns the model of all that is known. It is called once, if the candidate has any weight.
     seconds : float
-        The time of all fits.
+        The time of its fits.
     """
 
-    candidate: Candidate
-    model: Any
-    probabilities: FloatArray
-    held_out: FloatArray
-    notes: tuple[str, ...]
-    seconds: float
+    def __init__(
+        self,
+        candidate: Candidate,
+        held_out: FloatArray,
+        make: Callable[[], CandidateFit],
+        seconds: float = 0.0,
+    ) -> None:
+        self.candidate, self.held_out = candidate, held_out
+        self._make, self.seconds = make, seconds
+
+    def fit(self) -> CandidateFit:
+        """Return the model of all that is known."""
+        return self.whole
+
+    @cached_property
+    def whole(self) -> CandidateFit:
+        """The model of all that is known."""
+        report_progress(f"fitting {self.candidate.name}")
+        started = time.perf_counter()
+        fit = self._make()
+        self.seconds += time.perf_counter() - started
+        return fit
+
+    @property
+    def model(self) -> Any:
+        """The estimator that knows all bags."""
+        return self.whole.model
+
+    @property
+    def probabilities(self) -> FloatArray:
+        """Its probabilities of the fitted rows."""
+        return self.whole.probabilities
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What it warned of, if it was needed."""
+        return self.whole.notes if "whole" in self.__dict__ else ()
+
+    def averaged_with(self, other: FittedCandidate) -> FittedCandidate:
+        """Return the same candidate with the mean of both probabilities of held-out rows."""
+        mean = (self.held_out + other.held_out) / 2.0
+        held_out = np.where(np.isnan(mean), self.held_out, mean)  # if not all folds are held out
+        seconds = self.seconds + other.seconds
+        return FittedCandidate(self.candidate, held_out, lambda: self.whole, seconds)
 
 
 def row_probabilities(model: Any, X: FloatArray, classes: AnyArray) -> FloatArray:
@@ -171,7 +246,8 @@ def fold_of_rows(X: FloatArray, bags: Bags, n_folds: int, deal: int = 0) -> IntA
     Whole bags, and labeled rows in no bag, are dealt to the folds in an order that depends on their
     features and on the number of the deal, the largest first.
     """
-    row_order, bag_order = feature_order(X, bags)
+    prepared = Prepared(X)
+    row_order, bag_order = prepared.order, prepared.order_of_bags(bags)
     K = len(bags.ids)
     loose = row_order[((bags.codes < 0) & (bags.given >= 0))[row_order]]
     units = bags.codes.copy()
@@ -204,38 +280,44 @@ def fit_candidates(
     folds: IntArray,
     n_folds: int,
     n_jobs: int | None,
-    costs: Sequence[float] | None = None,
-    *,
-    whole: bool = True,
-) -> list[FittedCandidate]:
-    """Fit every candidate to all bags, unless they need not be, and once without each fold.
+) -> tuple[list[FittedCandidate], dict[str, str]]:
+    """Return candidates with their probabilities of held-out rows, and why others are left out.
 
-    A candidate that fails is left out with a warning. After an interrupt (Ctrl-C), the candidates
-    that are complete are returned, with a warning; the interrupt goes on if there is none. The
-    costs, one per candidate, say how long a fit takes, for reports of progress.
+    The folds of a candidate are solved side by side. One that lags far behind after two folds is
+    given up. One that fails is left out with a warning. After an interrupt (Ctrl-C), the candidates
+    that are complete are returned, with a warning; the interrupt goes on if there is none.
     """
-    complete: list[FittedCandidate] = []
-    answers: dict[str, list[FloatArray]] = {}
+    complete: dict[str, FittedCandidate] = {}
+    left_out: dict[str, str] = {}
+    answers: dict[str, Sequence[FloatArray]] = {}
     needed = {candidate.first for candidate in candidates}
-    hidden = [*([None] if whole else []), *(folds == fold for fold in range(n_folds))]
-    n_runs = len(candidates) * len(hidden)
-    run_costs = None if costs is None else np.repeat(costs, len(hidden)).tolist()
-    with several_runs(WEIGHING, "fit", n_runs, costs=run_costs) as next_run:
+    race = _Race(problem, folds, n_folds)
+    with several_runs(WEIGHING, "fit", len(candidates) * max(n_folds, 1)) as next_run:
         for number, candidate in enumerate(candidates):
             first = candidate.first
-            if first is not None and first not in answers:
-                _warn_of(f"{candidate.name} was left out, because {first} was.")
-                for _ in hidden:
-                    next_run()
+            if first is not None and first not in complete:
+                why = left_out.get(first, "")
+                left_out[candidate.name] = f"needs {first}, which was left out as well"
+                if not why:
+                    _warn_of(f"{candidate.name} was left out, because {first} was.")
                 continue
-            answer = [None] * len(hidden) if first is None else answers[first]
-            running = _fits(problem, candidate, hidden, answer, n_jobs)
-            fits = []
+            fits = _Fits(problem, candidate, folds, n_folds, n_jobs, complete, answers)
+            one = FittedCandidate(candidate, fits.held_out, fits.whole)
+            started, lag = time.perf_counter(), ""
             try:
-                for _ in hidden:
-                    next_run()
-                    report_progress(f"fitting {candidate.name}")
-                    fits.append(next(running))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # those of the model of all bags are noted
+                    for some in _batches(n_folds, candidate.races):
+                        for _ in some:
+                            next_run()
+                            report_progress(f"fitting {candidate.name}")
+                        fits.solve(some)
+                        lag = race.lag(fits, some) if candidate.races else ""
+                        if lag:
+                            break
+                one.seconds = time.perf_counter() - started
+                if not n_folds or not fits.lazy:
+                    one.fit()
             except KeyboardInterrupt:
                 if not complete:
                     raise
@@ -244,13 +326,107 @@ def fit_candidates(
                 break
             except Exception as error:  # one method must not cost the answers of the others
                 _warn_of(f"{candidate.name} could not be fitted and was left out: {error}")
-                for _ in hidden[len(fits) + 1 :]:
-                    next_run()
+                continue
+            if lag:
+                left_out[candidate.name] = lag
                 continue
             if candidate.name in needed:
-                answers[candidate.name] = [fit.probabilities for fit in fits]
-            complete.append(_joined(candidate, fits, hidden))
-    return complete
+                answers[candidate.name] = fits.of_all_rows
+            complete[candidate.name] = one
+            race.enter(fits)
+    return list(complete.values()), left_out
+
+
+def _batches(n_folds: int, races: bool) -> list[list[int]]:
+    """Return the folds that are solved side by side: the first two first, if that may be enough."""
+    every = list(range(n_folds))
+    if not races or n_folds <= _RACED:
+        return [every] if every else []
+    return [every[:_RACED], every[_RACED:]]
+
+
+class _Race:
+    """Which candidates lag too far behind after some folds to have any weight in the end."""
+
+    def __init__(self, problem: Problem, folds: IntArray, n_folds: int) -> None:
+        self._problem, self._folds, self._n_folds = problem, folds, n_folds
+        self._best: tuple[float, str] = (-np.inf, "")
+
+    @cached_property
+    def _known(self) -> KnownTotals:
+        rows = (self._folds >= 0) & (self._folds < _RACED)
+        return known_totals(self._problem.bags, rows, self._problem.standardized)
+
+    def enter(self, fits: _Fits) -> None:
+        """Let a candidate that is complete set the pace."""
+        if self._n_folds > _RACED:
+            found = calibrate(fits.held_out[self._known.rows], self._known).log_likelihood
+            self._best = max(self._best, (found, fits.candidate.name))
+
+    def lag(self, fits: _Fits, some: Sequence[int]) -> str:
+        """Return why a candidate is given up after the first folds; empty if it is not."""
+        best, name = self._best
+        if len(some) != _RACED or some[0] or self._n_folds <= _RACED or not name:
+            return ""
+        found = calibrate(fits.held_out[self._known.rows], self._known).log_likelihood
+        lag = (best - found) * self._n_folds / _RACED
+        if lag <= _HOPELESS:
+            return ""
+        return (
+            f"was given up after {_RACED} of {self._n_folds} folds, in which {name} is likelier by "
+            f"{best - found:.0f} in the log-likelihood"
+        )
+
+
+class _Fits:
+    """The fits of one candidate: without each fold, and of all that is known."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        candidate: Candidate,
+        folds: IntArray,
+        n_folds: int,
+        n_jobs: int | None,
+        complete: dict[str, FittedCandidate],
+        answers: dict[str, Sequence[FloatArray]],
+    ) -> None:
+        self.candidate, self._problem = candidate, problem
+        self._folds, self._n_folds, self._n_jobs = folds, n_folds, n_jobs
+        self._first = complete.get(candidate.first or "")
+        self._answers = answers.get(candidate.first or "")
+        self.held_out = np.full((problem.bags.n_samples, problem.bags.n_classes), np.nan)
+        self.of_all_rows: list[FloatArray] = [self.held_out] * n_folds
+        self.lazy = candidate.forests is not None or solves(candidate.estimator)
+        self._forests = None
+        if candidate.forests is not None and n_folds:
+            self._forests = candidate.forests(problem, candidate, folds)
+
+    def solve(self, some: Sequence[int]) -> None:
+        """Find the probabilities of the rows of some folds."""
+        for fold, P in zip(some, self._solved(some), strict=True):
+            rows = self._folds == fold
+            self.held_out[rows] = P[rows]
+            self.of_all_rows[fold] = P
+
+    def _solved(self, some: Sequence[int]) -> list[FloatArray]:
+        if self._forests is not None:
+            return self._forests.held_out(some)
+        if self.lazy:
+            return in_threads(self._without, list(some))
+        tasks = (delayed(self._without)(fold) for fold in some)
+        return list(Parallel(self._n_jobs)(tasks))
+
+    def _without(self, fold: int) -> FloatArray:
+        answer = None if self._answers is None else self._answers[fold]
+        return self._problem.solve(self.candidate, self._folds == fold, answer)[1]
+
+    def whole(self) -> CandidateFit:
+        """Return the model of all that is known."""
+        if self._forests is not None:
+            return CandidateFit(*self._forests.whole(self.held_out))
+        answer = None if self._first is None else self._first.probabilities
+        return self._problem.whole(self.candidate, answer, in_full=not self._n_folds)
 
 
 def held_out_again(
@@ -262,40 +438,12 @@ def held_out_again(
 ) -> list[FittedCandidate]:
     """Return candidates with the mean of their held-out probabilities and those in other folds."""
     candidates = [one.candidate for one in fitted]
-    others = fit_candidates(problem, candidates, folds, n_folds, n_jobs, whole=False)
+    others, _ = fit_candidates(problem, candidates, folds, n_folds, n_jobs)
     again = {other.candidate.name: other for other in others}
-    return [_averaged(one, again.get(one.candidate.name, one)) for one in fitted]
-
-
-def _averaged(one: FittedCandidate, other: FittedCandidate) -> FittedCandidate:
-    mean = (one.held_out + other.held_out) / 2.0
-    held_out = np.where(np.isnan(mean), one.held_out, mean)  # if not all folds are held out
-    return replace(one, held_out=held_out, seconds=one.seconds + other.seconds)
-
-
-def _fits(
-    problem: Problem,
-    candidate: Candidate,
-    hidden: Sequence[BoolArray | None],
-    answer: Sequence[FloatArray | None],
-    n_jobs: int | None,
-) -> Iterator[CandidateFit]:
-    tasks = (delayed(problem.fit)(candidate, *known) for known in zip(hidden, answer, strict=True))
-    yield from Parallel(n_jobs, return_as="generator")(tasks)
-
-
-def _joined(
-    candidate: Candidate, fits: Sequence[CandidateFit], hidden: Sequence[BoolArray | None]
-) -> FittedCandidate:
-    held_out = np.full(fits[0].probabilities.shape, np.nan)
-    for fit, rows in zip(fits, hidden, strict=True):
-        if rows is not None:
-            held_out[rows] = fit.probabilities[rows]
-    whole = fits[0]
-    seconds = sum(fit.seconds for fit in fits)
-    return FittedCandidate(
-        candidate, whole.model, whole.probabilities, held_out, whole.notes, seconds
-    )
+    return [
+        one.averaged_with(again[one.candidate.name]) if one.candidate.name in again else one
+        for one in fitted
+    ]
 
 
 def _warn_of(text: str) -> None:

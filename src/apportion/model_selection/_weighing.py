@@ -23,11 +23,13 @@ from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import integer
 from apportion._utils.sequences import Sequences
 from apportion._utils.threads import with_reproducible_sums
-from apportion._utils.typing import AnyArray, BoolArray, FloatArray
+from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.estimators._base import ALONG_TIME, REQUESTS, BagClassifier, all_or_nothing
 from apportion.estimators._feature_maps import Standardization
-from apportion.estimators._inductive import feature_order
+from apportion.estimators._prepared import Prepared
+from apportion.estimators.lp_llp import LPLLP
 from apportion.exceptions import CandidateWarning, counted, users_level
+from apportion.graphs import Graph
 from apportion.model_selection._accuracy import EstimatedAccuracy, estimate_accuracy, withheld
 from apportion.model_selection._calibration import Calibration
 from apportion.model_selection._candidate_fits import (
@@ -38,9 +40,10 @@ from apportion.model_selection._candidate_fits import (
     held_out_again,
 )
 from apportion.model_selection._candidates import Candidate
-from apportion.model_selection._forecast import forecast_fits
+from apportion.model_selection._forests import TaughtTrees
 from apportion.model_selection._in_time import InTime, learn_persistence
-from apportion.model_selection._weights import Weighing, is_close, weigh_candidates, weighed_quietly
+from apportion.model_selection._smoothing import smoothed_on_graph
+from apportion.model_selection._weights import Weighing, weigh_candidates
 from apportion.model_selection.candidate_report import CandidateReport, WeighedCandidate
 from apportion.supervision.bags import Bags, match_bags
 from apportion.supervision.rows_in_time import rows_in_time
@@ -79,6 +82,7 @@ class WeighingClassifier(BagClassifier):
     candidate_report_: CandidateReport
     estimated_accuracy_: EstimatedAccuracy
     _in_time: InTime | None
+    _teaching_graph: Graph | None = None
 
     @all_or_nothing
     def fit(
@@ -121,14 +125,15 @@ class WeighingClassifier(BagClassifier):
         self._store_diagnosis(matched)
         seed = check_random_state(self.random_state).randint(2**31)
         # In the order of the features, so that the order of rows changes no rounding, and no hash.
-        row_order, _ = feature_order(rows, matched)
-        self._standardization = Standardization.of(rows[row_order])
+        self._standardization = Standardization.of(Prepared(rows).rows)
         in_order = rows_in_time(times, sequences, hash_ranks(rows, len(rows)))
         self._require_times(in_order)
         problem = Problem(rows, self._standardization(rows), matched, seed, in_order)
         deal = 0 if self.random_state is None else seed
         n_asked = _FOLDS if self.cv == "auto" else int(self.cv)
         folds, n_folds = bag_folds(problem, n_asked, deal)
+        if not n_folds:
+            candidates = self._asked_candidates(few_bags=True)
         in_context = self._candidates_in_context(candidates)
         left_out = {}
         if in_order is None or not n_folds:
@@ -143,43 +148,53 @@ class WeighingClassifier(BagClassifier):
             for c in candidates
             if c not in usable
         }
-        forecast = forecast_fits(problem, usable, 1 + n_folds, self.n_jobs)
-        fitted = fit_candidates(problem, usable, folds, n_folds, self.n_jobs, forecast.costs)
-        fitted_names = {one.candidate.name for one in fitted}
+        fitted, given_up = fit_candidates(problem, usable, folds, n_folds, self.n_jobs)
+        left_out |= given_up
+        fitted_names = {*left_out, *(one.candidate.name for one in fitted)}
         left_out |= {c.name: SEE_WARNINGS for c in usable if c.name not in fitted_names}
         if not fitted:
             raise ValueError("No candidate could be fitted; the warnings say why.")
         held_out = (folds >= 0) & (folds < n_folds)
-        if held_out.any() and is_close(fitted, problem, held_out):
-            again, n_folds = bag_folds(problem, n_asked, deal + 1)
-            fitted = held_out_again(fitted, problem, again, n_folds, self.n_jobs)
         if in_order is not None and any(one.candidate.reach for one in fitted):
             fitted, useless = _with_useful_context(fitted, problem, held_out, in_order)
             left_out |= useless
-        self._weigh(fitted, problem, held_out, left_out, forecast.seconds)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = weigh_candidates(fitted, problem, held_out)
+        if result.is_close:
+            again, _ = bag_folds(problem, n_asked, deal + 1)
+            fitted = held_out_again(fitted, problem, again, n_folds, self.n_jobs)
+            result = weigh_candidates(fitted, problem, held_out)
+        else:
+            for warning in caught:
+                warnings.warn(warning.message, stacklevel=users_level())
+        self._take(result, problem, folds, n_folds, left_out)
         return self
 
-    def _asked_candidates(self) -> list[Candidate]:
+    def _asked_candidates(self, *, few_bags: bool = False) -> list[Candidate]:
         raise NotImplementedError
 
     def _candidates_in_context(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return more candidates, which see the rows around a row."""
         return []
 
-    def _weigh(
+    def _take(
         self,
-        fitted: Sequence[FittedCandidate],
+        result: Weighing,
         problem: Problem,
-        held_out: BoolArray,
+        folds: IntArray,
+        n_folds: int,
         left_out: dict[str, str],
-        forecast_seconds: float | None,
     ) -> None:
-        """Calibrate and average the candidates, and store what comes of it."""
+        """Store what comes of the weighed candidates."""
         bags, in_order = problem.bags, problem.in_order
-        result = weigh_candidates(fitted, problem, held_out)
         pairs = list(zip(result.fitted, result.weights, result.calibrations, strict=True))
-        P, final, about_time = result.average, result.final, ""
+        P, final, about_time, about_graph = result.average, result.final, "", ""
         along_time = in_time = None
+        if in_order is None:
+            smoothed = smoothed_on_graph(result, problem, folds, n_folds)
+            if smoothed is not None:
+                P, final, about_graph = smoothed
         if in_order is not None:
             in_time, about_time = _learned_in_time(result, in_order)
         helps = in_time is not None or bags.most_episodes is not None
@@ -213,6 +228,11 @@ class WeighingClassifier(BagClassifier):
         self._calibrations = {one.candidate.name: calibration for one, calibration in used}
         self._standardized = {c.candidate.name for c, _ in used if c.candidate.standardized}
         self._reaches = {c.candidate.name: c.candidate.reach for c, _ in used}
+        # The graph that taught a candidate, or would have: it says which rows are similar.
+        taught = [one.candidate for one in result.fitted if one.candidate.forests is TaughtTrees]
+        self._teaching_graph = None
+        if taught:
+            self._teaching_graph = LPLLP()._graph_of(problem.prepared_for(taught[0]))[1]
         candidates = [
             WeighedCandidate(
                 one.candidate.name,
@@ -231,8 +251,8 @@ class WeighingClassifier(BagClassifier):
             result.reason,
             left_out,
             result.calibrated,
-            forecast_seconds,
             about_time,
+            about_graph,
         )
 
     @with_reproducible_sums
@@ -434,7 +454,9 @@ def _with_useful_context(
         return list(fitted), {}
     likelihoods = []
     for some in (alone, fitted):
-        result = weighed_quietly(some, problem, held_out)
+        with warnings.catch_warnings():  # given when the candidates are weighed
+            warnings.simplefilter("ignore", CandidateWarning)
+            result = weigh_candidates(some, problem, held_out)
         in_time, _ = _learned_in_time(result, in_order)
         final = result.final if in_time is None else in_time.calibration
         likelihoods.append(final.log_likelihood)

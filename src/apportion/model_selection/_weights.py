@@ -11,7 +11,6 @@ from scipy.special import softmax
 from sklearn.base import clone
 
 from apportion._core.decode import Decoding
-from apportion._utils.progress import report_progress
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.estimators import LPLLP
 from apportion.exceptions import CandidateWarning, counted, users_level
@@ -50,8 +49,8 @@ _PLAIN = "the plain average"
 _SMOOTHED = "the plain average, smoothed on LPLLP's graph"
 """What the answer is if there are too few bags to hold any out."""
 
-_NEGLIGIBLE = 0.005
-"""Candidates of less weight than this are left out of the average."""
+_NEGLIGIBLE = 0.02
+"""Candidates of less weight than this are left out of the average, and not fitted to all bags."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +102,18 @@ class Weighing:
         return np.asarray(sum(w * c(one.probabilities) for one, w, c in weighed if w))
 
     @property
+    def is_close(self) -> bool:
+        """Whether one deal of the bags to folds decides if the candidates learned anything."""
+        found = self.final.log_likelihood
+        return self.known is not None and abs(found - _LEARNED) <= _CLOSE
+
+    @property
     def own_labels(self) -> Decoding | None:
         """The labels of an LPLLP that answers alone: they are refined, beyond its soft labels."""
-        model = self.fitted[int(self.weights.argmax())].model
-        if self.rows.size or self.weights.max() < 1.0 or not isinstance(model, LPLLP):
+        if self.rows.size or self.weights.max() < 1.0:
             return None
-        if model.decode != "quota":
+        model = self.fitted[int(self.weights.argmax())].model
+        if not isinstance(model, LPLLP) or model.decode != "quota":
             return None
         return Decoding(np.searchsorted(model.classes_, model.transduction_), model.tied_)
 
@@ -142,21 +147,6 @@ def weigh_candidates(
     if not weighing.calibrated:
         return weighing
     return weighing.with_shifts_for(problem.bags.overall)
-
-
-def weighed_quietly(
-    fitted: Sequence[FittedCandidate], problem: Problem, held_out: BoolArray
-) -> Weighing:
-    """Weigh candidates without the warnings, which are given when they are weighed for good."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CandidateWarning)
-        return weigh_candidates(fitted, problem, held_out)
-
-
-def is_close(fitted: Sequence[FittedCandidate], problem: Problem, held_out: BoolArray) -> bool:
-    """Return whether one deal of the bags to folds decides if the candidates learned anything."""
-    final = weighed_quietly(fitted, problem, held_out).final
-    return abs(final.log_likelihood - _LEARNED) <= _CLOSE
 
 
 def _by_held_out_totals(
@@ -268,10 +258,10 @@ def _on_graphs(
 
 def _fitted(candidate: Candidate, problem: Problem, answer: FloatArray | None) -> FittedCandidate:
     """Return a candidate fitted to all bags."""
-    report_progress(f"fitting {candidate.name}")
-    fit = problem.fit(candidate, None, answer)
-    unknown = np.full_like(fit.probabilities, np.nan)
-    return FittedCandidate(candidate, fit.model, fit.probabilities, unknown, fit.notes, fit.seconds)
+    unknown = np.full((problem.bags.n_samples, problem.bags.n_classes), np.nan)
+    return FittedCandidate(
+        candidate, unknown, lambda: problem.whole(candidate, answer, in_full=True)
+    )
 
 
 def _warn_of_nothing_learned(reason: str) -> None:

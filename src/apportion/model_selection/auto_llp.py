@@ -17,27 +17,35 @@ from apportion.model_selection._weighing import WeighingClassifier
 
 
 class AutoLLP(WeighingClassifier):
-    """The average of several methods, weighed and calibrated by the totals of held-out bags.
+    """The average of several methods, weighted and calibrated by the totals of held-out bags.
 
-    No method is the best on all data. Every candidate is fitted without a fold of whole bags, and
-    predicts the class probabilities P of their rows; the totals of these bags tell how right it is.
-    A candidate's probabilities become `P_t ∝ exp(t log P + s)`, with a posterior over temperatures
-    t and between-bag variances ρ by the likelihood of the held-out totals, and shifts s that meet
-    the overall class shares. The candidates are averaged with weights that fall with this
-    likelihood; differences of less than 3 in the log-likelihood are taken for noise. The average is
-    calibrated in the same way, reconciled with the bags and decoded. No label is looked at unless
-    it is given. If the totals of random bags do not show that the methods know more than the class
-    shares, new rows get the class shares, and a warning says so. With fewer than 5 bags none is
-    held out: if the labels of `LPLLP` are much smoother than labels under totals drawn at random,
-    it answers alone; else the average of all candidates is its prior, and a warning says so.
+    No method is the best on all data. Every candidate learns without a fold of whole bags, and
+    predicts the class probabilities P of their rows; the totals of these bags tell how accurate it
+    is. What depends on the rows alone is computed once for all candidates and folds, and the folds
+    of a candidate are solved in threads. Its probabilities become `P_t ∝ exp(t log P + s)`, with a
+    posterior over temperatures t and between-bag variances ρ by the likelihood of the held-out
+    totals, and shifts s that meet the overall class shares. The candidates are averaged with
+    weights that fall with this likelihood; differences of less than 3 in the log-likelihood are
+    taken for noise, and weights below 0.02 are 0. The average is calibrated in the same way,
+    reconciled with the bags and decoded. No label is looked at unless it is given.
+
+    Candidates with forests, and `count-rbf`, are given up after two folds if they lag far behind.
+    Without times, the average is smoothed on a graph of similar rows before it is reconciled, if
+    held-out totals become clearly likelier by that.
+
+    If the totals of random bags do not show that the methods know more than the class shares, new
+    rows get the class shares, and a warning says so. With fewer than 5 bags none is held out: if
+    the labels of `LPLLP` are much smoother than labels under totals drawn at random, it answers
+    alone; else the average of all candidates is its prior, and a warning says so.
 
     Parameters
     ----------
     candidates : "auto", list or mapping, default="auto"
-        The methods: names, such as `"lpllp"` or `"gp"`, and estimators with
+        The methods: names, such as `"taught"` or `"gp"`, and estimators with
         `fit(X, y, bags=, proportions=)` and `predict_proba`, in any mixture. A mapping gives names
-        to estimators. Methods given by name see standardized features, clipped at three standard
-        deviations; estimators see X as it is. See the user guide for all names.
+        to estimators. `"auto"` is nine methods, or eleven with fewer than 5 bags. Methods given by
+        name see standardized features, clipped at three standard deviations; estimators see X as it
+        is. See the user guide for all names.
     cv : int or "auto", default="auto"
         The number of folds of whole bags. `"auto"` is 5. Beyond 20,000 rows, at most 3 of the folds
         are held out, and no more than are needed for 200 bags.
@@ -52,7 +60,9 @@ class AutoLLP(WeighingClassifier):
         the candidate `count-rbf`, nothing changes. By default 0, because it seldom pays beside what
         is learned of how activities last; see the user guide on time.
     n_jobs : int, optional
-        The number of processes that fit a candidate's folds; None = 1, -1 = all processors.
+        The number of processes that fit the folds of estimators that are not of this library, of
+        its graph methods other than `LPLLP`, and of those with a graph, prior or start of their
+        own; None = 1, -1 = all processors. All others work in threads, on all processors.
     random_state : int, RandomState or None, default=None
         The seed of the candidates that have none.
 
@@ -73,9 +83,11 @@ class AutoLLP(WeighingClassifier):
         The log-likelihood of the held-out totals under each candidate, minus that of a model that
         knows the class shares only.
     candidate_report_ : CandidateReport
-        Weights, log-likelihoods, temperatures and times; `print` it, or take `to_frame()`.
+        Weights, log-likelihoods, temperatures and times, and what was left out or smoothed;
+        `print` it, or take `to_frame()`.
     candidates_ : dict of str to estimator
-        The candidates, fitted to all bags; without those of weight 0.
+        The candidates that have a weight, fitted to all bags: what `predict_proba` needs of them,
+        without reports of their own.
     held_out_proba_ : ndarray of shape (n_samples, n_classes)
         Calibrated probabilities by candidates that did not see the row's totals; NaN for rows that
         were never held out.
@@ -124,8 +136,8 @@ class AutoLLP(WeighingClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _asked_candidates(self) -> list[Candidate]:
-        return resolve_candidates(self.candidates)
+    def _asked_candidates(self, *, few_bags: bool = False) -> list[Candidate]:
+        return resolve_candidates(self.candidates, few_bags=few_bags)
 
     def _candidates_in_context(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         return in_context(candidates, REACH if self.context == "auto" else int(self.context))

@@ -16,7 +16,7 @@ from apportion.model_selection._weighing import WeighingClassifier
 class CalibratedLLP(WeighingClassifier):
     """A method whose probabilities are calibrated by the totals of held-out bags.
 
-    The estimator is fitted without each of several folds of whole bags. Its probabilities P of
+    The estimator learns without each of several folds of whole bags. Its probabilities P of
     their rows become `P_t ∝ exp(t log P + s)`, with a posterior over the temperature t by the
     likelihood of their totals; see `AutoLLP`, which does this for several methods and averages
     them. With fewer than 5 bags nothing is held out, and the probabilities stay as they are.
@@ -39,7 +39,7 @@ class CalibratedLLP(WeighingClassifier):
     estimated_accuracy_ : EstimatedAccuracy
         How many labels are right, for new rows and for the fitted rows, with an interval.
     estimator_ : estimator
-        The estimator, fitted to all bags.
+        The estimator, fitted to all bags; see `candidates_` of `AutoLLP`.
     candidate_report_, held_out_log_likelihood_, held_out_proba_, bag_report_, diagnosis_
         See `AutoLLP`.
 
@@ -75,7 +75,7 @@ class CalibratedLLP(WeighingClassifier):
         """The estimator, fitted to all bags."""
         return next(iter(self.candidates_.values()))
 
-    def _asked_candidates(self) -> list[Candidate]:
+    def _asked_candidates(self, *, few_bags: bool = False) -> list[Candidate]:
         estimator = LPLLP() if self.estimator is None else self.estimator
         if isinstance(estimator, str | type) or not learns_from_totals(estimator):
             allowed = "None or an estimator with fit(X, y, bags=, proportions=) and predict_proba"

@@ -62,10 +62,10 @@ class CandidateReport:
     calibrated : bool
         Whether held-out totals tell how sure the methods may be, so that soft labels are
         probabilities.
-    forecast_seconds : float or None
-        The time that the fits were forecast to take; None for few rows, which need no forecast.
     about_time : str
         Whether activities last, and how that is known; empty without times.
+    about_graph : str
+        Why the average is smoothed on a graph; empty if it is not.
 
     Examples
     --------
@@ -81,8 +81,8 @@ class CandidateReport:
     reason: str = ""
     left_out: dict[str, str] = field(default_factory=dict)
     calibrated: bool = False
-    forecast_seconds: float | None = None
     about_time: str = ""
+    about_graph: str = ""
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
         """Return a dataframe with one row per method.
@@ -129,6 +129,7 @@ class CandidateReport:
         ]
         text += [f"left out: {name}, {reason}" for name, reason in self.left_out.items()]
         text += [f"time: {self.about_time}"] if self.about_time else []
+        text += [f"graph: {self.about_graph}"] if self.about_graph else []
         return text
 
     def _repr_html_(self) -> str:

@@ -131,6 +131,16 @@ class Bags:
         most = _some_of(self.most_episodes, bags)
         return Bags(ids, self.classes, codes, lower, upper, given, most)
 
+    def without(self, hidden: BoolArray) -> Bags:
+        """Return what is known without the totals and labels of some rows, of whole bags."""
+        codes, given = np.where(hidden, -1, self.codes), np.where(hidden, -1, self.given)
+        kept = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(self.ids)))
+        position = np.full(len(self.ids) + 1, -1)
+        position[kept] = np.arange(len(kept))
+        ids, most = tuple(self.ids[k] for k in kept), _some_of(self.most_episodes, kept)
+        lower, upper = self.lower[kept], self.upper[kept]
+        return Bags(ids, self.classes, position[codes], lower, upper, given, most)
+
     def with_given(self, F: FloatArray) -> FloatArray:
         """Return the soft labels with the given rows at their labels; changes F."""
         rows = np.flatnonzero(self.given >= 0)
