@@ -34,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="of the made-up week")
     parser.add_argument("--windows", type=int, default=20, help="how many are corrected")
-    parser.add_argument("--method", default="lpllp", help="of the labels; auto takes minutes")
+    parser.add_argument("--method", default="lpllp", help="of the labels; auto takes longer")
     parser.add_argument("--episodes", action="store_true", help="compare decodings instead")
     asked = parser.parse_args()
     if asked.episodes:
