@@ -17,6 +17,7 @@ from apportion import AutoLLP, CalibratedLLP, CandidateWarning, InvCal, MeanMap,
 from apportion._utils.groups import Groups
 from apportion.datasets import make_bags, make_half_kernel, make_xor
 from apportion.estimators._inductive import InductiveClassifier
+from apportion.estimators._prepared import Prepared
 from apportion.model_selection import _calibration as calibration
 from apportion.model_selection import _weighing as weighing
 from apportion.model_selection._candidate_fits import bag_folds, fold_of_rows, known_without
@@ -225,7 +226,7 @@ def test_the_method_that_foretells_held_out_totals_gets_the_weight():
 def test_no_candidate_sees_the_totals_of_rows_that_it_predicts_held_out():
     X, _, bags, totals = columns()
     matched = match_bags(len(X), None, bags, totals)
-    folds = fold_of_rows(X, matched, 5)
+    folds = fold_of_rows(Prepared(X), matched, 5)
     assert sorted(set(folds)) == [0, 1, 2, 3, 4]
     for fold in range(5):
         _, left, _ = known_without(matched, folds == fold)

@@ -109,7 +109,7 @@ def test_prepared_rows_can_be_sent_to_other_processes():
 
 
 def problem_of(X, matched):
-    return fits.Problem(X, X, matched, 7)
+    return fits.Problem(Prepared(X), X, matched, 7)
 
 
 def held_out_by(name, matched, X, folds):
@@ -124,7 +124,7 @@ def test_the_totals_of_a_fold_change_nothing_that_is_said_of_its_rows(name, monk
     monkeypatch.setattr(fits, "_HOPELESS", np.inf)
     X, y, bags, totals = clusters()
     matched = match_bags(len(X), None, bags, totals)
-    folds = fits.fold_of_rows(X, matched, 5)
+    folds = fits.fold_of_rows(Prepared(X), matched, 5)
     plain = held_out_by(name, matched, X, folds)
     for fold in (0, 3):
         other = np.where(folds == fold, (y + 1) % 3, y)
@@ -160,7 +160,7 @@ def test_a_candidate_that_lags_far_behind_is_given_up(monkeypatch):
     X, _, bags, totals = clusters(480)
     asked = ["count", "count-rbf", "taught"]
     matched = match_bags(len(X), None, bags, totals)
-    folds = fits.fold_of_rows(X, matched, 5)
+    folds = fits.fold_of_rows(Prepared(X), matched, 5)
     monkeypatch.setattr(fits, "_HOPELESS", -np.inf)
     solved = []
     solve = fits._Fits.solve

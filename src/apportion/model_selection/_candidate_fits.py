@@ -57,8 +57,10 @@ class Problem:
 
     Attributes
     ----------
-    X, standardized : ndarray of shape (n_samples, n_features)
-        The rows, as they are and standardized.
+    as_they_are : Prepared
+        The rows.
+    standardized : ndarray of shape (n_samples, n_features)
+        The standardized rows.
     bags : Bags
         What is known of them.
     seed : int
@@ -67,12 +69,17 @@ class Problem:
         Which rows follow each other in time, if that is known.
     """
 
-    X: FloatArray
+    as_they_are: Prepared
     standardized: FloatArray
     bags: Bags
     seed: int
     in_order: Sequences | None = None
     _prepared: dict[Any, Prepared] = field(default_factory=dict)
+
+    @property
+    def X(self) -> FloatArray:  # noqa: N802
+        """The rows as they are."""
+        return self.as_they_are.X
 
     def rows_for(self, candidate: Candidate) -> FloatArray:
         """Return the rows as a candidate gets them."""
@@ -83,6 +90,8 @@ class Problem:
 
     def prepared_for(self, candidate: Candidate) -> Prepared:
         """Return these rows, prepared once for all candidates that get the same."""
+        if not (candidate.standardized or candidate.reach):
+            return self.as_they_are
         key = candidate.standardized, candidate.reach
         if key not in self._prepared:
             self._prepared[key] = Prepared(self.rows_for(candidate))
@@ -240,13 +249,12 @@ def known_without(bags: Bags, hidden: BoolArray | None) -> tuple[AnyArray | None
     return y, ids[codes], totals
 
 
-def fold_of_rows(X: FloatArray, bags: Bags, n_folds: int, deal: int = 0) -> IntArray:
+def fold_of_rows(prepared: Prepared, bags: Bags, n_folds: int, deal: int = 0) -> IntArray:
     """Return the fold in which each row is held out, -1 for rows of which nothing is known.
 
     Whole bags, and labeled rows in no bag, are dealt to the folds in an order that depends on their
     features and on the number of the deal, the largest first.
     """
-    prepared = Prepared(X)
     row_order, bag_order = prepared.order, prepared.order_of_bags(bags)
     K = len(bags.ids)
     loose = row_order[((bags.codes < 0) & (bags.given >= 0))[row_order]]
@@ -267,7 +275,7 @@ def bag_folds(problem: Problem, n_asked: int, deal: int = 0) -> tuple[IntArray, 
     bags = problem.bags
     n_units = len(bags.ids) + int(((bags.codes < 0) & (bags.given >= 0)).sum())
     n_folds = min(n_asked, n_units) if n_units >= LEAST_BAGS else 0
-    folds = fold_of_rows(problem.X, bags, max(n_folds, 1), deal)
+    folds = fold_of_rows(problem.as_they_are, bags, max(n_folds, 1), deal)
     if bags.n_samples > _MANY_ROWS:
         n_enough = -(-_ENOUGH_BAGS * n_folds // max(n_units, 1))
         n_folds = min(n_folds, _FEW_FOLDS, n_enough)
@@ -280,12 +288,16 @@ def fit_candidates(
     folds: IntArray,
     n_folds: int,
     n_jobs: int | None,
+    *,
+    held_out_only: bool = False,
 ) -> tuple[list[FittedCandidate], dict[str, str]]:
     """Return candidates with their probabilities of held-out rows, and why others are left out.
 
     The folds of a candidate are solved side by side. One that lags far behind after two folds is
     given up. One that fails is left out with a warning. After an interrupt (Ctrl-C), the candidates
     that are complete are returned, with a warning; the interrupt goes on if there is none.
+    Estimators of somebody else are fitted to all bags at once, unless only held-out rows are asked
+    for, others when that is needed.
     """
     complete: dict[str, FittedCandidate] = {}
     left_out: dict[str, str] = {}
@@ -301,10 +313,10 @@ def fit_candidates(
                 if not why:
                     _warn_of(f"{candidate.name} was left out, because {first} was.")
                 continue
-            fits = _Fits(problem, candidate, folds, n_folds, n_jobs, complete, answers)
-            one = FittedCandidate(candidate, fits.held_out, fits.whole)
             started, lag = time.perf_counter(), ""
             try:
+                fits = _Fits(problem, candidate, folds, n_folds, n_jobs, complete, answers)
+                one = FittedCandidate(candidate, fits.held_out, fits.whole)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # those of the model of all bags are noted
                     for some in _batches(n_folds, candidate.races):
@@ -316,7 +328,7 @@ def fit_candidates(
                         if lag:
                             break
                 one.seconds = time.perf_counter() - started
-                if not n_folds or not fits.lazy:
+                if not n_folds or not (fits.lazy or held_out_only):
                     one.fit()
             except KeyboardInterrupt:
                 if not complete:
@@ -438,7 +450,7 @@ def held_out_again(
 ) -> list[FittedCandidate]:
     """Return candidates with the mean of their held-out probabilities and those in other folds."""
     candidates = [one.candidate for one in fitted]
-    others, _ = fit_candidates(problem, candidates, folds, n_folds, n_jobs)
+    others, _ = fit_candidates(problem, candidates, folds, n_folds, n_jobs, held_out_only=True)
     again = {other.candidate.name: other for other in others}
     return [
         one.averaged_with(again[one.candidate.name]) if one.candidate.name in again else one

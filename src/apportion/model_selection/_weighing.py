@@ -125,10 +125,11 @@ class WeighingClassifier(BagClassifier):
         self._store_diagnosis(matched)
         seed = check_random_state(self.random_state).randint(2**31)
         # In the order of the features, so that the order of rows changes no rounding, and no hash.
-        self._standardization = Standardization.of(Prepared(rows).rows)
+        prepared = Prepared(rows)
+        self._standardization = Standardization.of(prepared.rows)
         in_order = rows_in_time(times, sequences, hash_ranks(rows, len(rows)))
         self._require_times(in_order)
-        problem = Problem(rows, self._standardization(rows), matched, seed, in_order)
+        problem = Problem(prepared, self._standardization(rows), matched, seed, in_order)
         deal = 0 if self.random_state is None else seed
         n_asked = _FOLDS if self.cv == "auto" else int(self.cv)
         folds, n_folds = bag_folds(problem, n_asked, deal)
