@@ -25,7 +25,7 @@ plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
 # ----------------
 #
 # Patients are on wards, and only the number of malignant tumors per ward is known. By default,
-# nine methods are weighed; four are enough here. The likelier the held-out totals under a method,
+# ten methods are weighed; four are enough here. The likelier the held-out totals under a method,
 # the larger its weight.
 
 X, benign = load_breast_cancer(return_X_y=True)

@@ -119,6 +119,11 @@ _ROUGH: dict[str, Any] = {"tol": 1e-3, "max_iter": 60}
 """Of the count likelihood: more digits change no accuracy on 30 tables."""
 
 
+_CLOSE_ENOUGH = 1e-4
+"""The largest gradient per row at which mean maps stop, instead of 1e-8: on 36,000 rows of Adult,
+the accuracy for new rows is the same, .854, in a fifth of the time."""
+
+
 def _taught() -> EMLLP:
     return EMLLP("trees", cross_fit=4, max_iter=1)
 
@@ -138,9 +143,14 @@ NAMED: Mapping[str, Callable[[], Candidate]] = dict(
             races=True,
         ),
         _named("taught", _taught, answer="start", forests=TaughtTrees, races=True),
-        _named("mean-map", MeanMap, linear=True, mean_map=True),
+        _named("mean-map", lambda: MeanMap(tol=_CLOSE_ENOUGH), linear=True, mean_map=True),
         _named("mean-map-rbf", lambda: MeanMap("rbf"), mean_map=True),
-        _named("laplacian-mean-map", LaplacianMeanMap, linear=True, mean_map=True),
+        _named(
+            "laplacian-mean-map",
+            lambda: LaplacianMeanMap(tol=_CLOSE_ENOUGH),
+            linear=True,
+            mean_map=True,
+        ),
         _named("count", lambda: CountLogistic(**_ROUGH), linear=True),
         _named("count-rbf", lambda: CountLogistic("rbf", max_rank=250, **_ROUGH), races=True),
         _named("inv-cal", InvCal, linear=True),
@@ -156,6 +166,7 @@ NAMED: Mapping[str, Callable[[], Candidate]] = dict(
 DEFAULT = (
     "gp",
     "gp-trees",
+    "inv-cal",
     "inv-cal-rbf",
     "mean-map",
     "laplacian-mean-map",

@@ -43,7 +43,7 @@ class AutoLLP(WeighingClassifier):
     candidates : "auto", list or mapping, default="auto"
         The methods: names, such as `"taught"` or `"gp"`, and estimators with
         `fit(X, y, bags=, proportions=)` and `predict_proba`, in any mixture. A mapping gives names
-        to estimators. `"auto"` is nine methods, or eleven with fewer than 5 bags. Methods given by
+        to estimators. `"auto"` is ten methods, or eleven with fewer than 5 bags. Methods given by
         name see standardized features, clipped at three standard deviations; estimators see X as it
         is. See the user guide for all names.
     cv : int or "auto", default="auto"
