@@ -8,8 +8,10 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from sklearn import gaussian_process
 from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.metrics.pairwise import rbf_kernel
 from threadpoolctl import threadpool_limits
 
 from apportion import (
@@ -17,6 +19,8 @@ from apportion import (
     LPLLP,
     AggregateGP,
     AutoLLP,
+    CalibratedLLP,
+    CandidateWarning,
     CountLogistic,
     InvCal,
     LaplacianMeanMap,
@@ -208,3 +212,81 @@ def test_an_estimator_of_somebody_else_is_fitted_without_each_fold():
     AutoLLP({"mine": Counted()}, random_state=0).fit(X, bags=bags, proportions=totals)
     assert sorted(Counted.fitted)[-1] == 60
     assert len(Counted.fitted) >= 6
+
+
+def test_a_candidate_that_fails_on_all_bags_costs_no_answers(monkeypatch):
+    X, _, bags, totals = clusters(480)
+    whole = fits._Fits.whole
+
+    def failing(one):
+        if one.candidate.name == "count-rbf":
+            raise MemoryError("no room")
+        return whole(one)
+
+    monkeypatch.setattr(fits._Fits, "whole", failing)
+    model = AutoLLP(["count", "count-rbf"], random_state=0)
+    with pytest.warns(CandidateWarning, match="count-rbf could not be fitted and was left out: no"):
+        model.fit(X, bags=bags, proportions=totals)
+    assert model.weights_ == {"count": 1.0}
+    assert "count-rbf" in model.candidate_report_.left_out
+
+
+def test_new_rows_are_not_said_to_be_smoothed(monkeypatch):
+    X, _, bags, totals = clusters(480)
+    smoothed = AutoLLP(["count"], random_state=0).fit(X, bags=bags, proportions=totals)
+    assert smoothed.candidate_report_.about_graph
+    monkeypatch.setattr(smoothing, "_CLEARLY", np.inf)
+    plain = AutoLLP(["count"], random_state=0).fit(X, bags=bags, proportions=totals)
+    of_new = smoothed.estimated_accuracy_.new_rows
+    assert of_new == plain.estimated_accuracy_.new_rows
+    assert smoothed.estimated_accuracy_.fitted_rows != plain.estimated_accuracy_.fitted_rows
+
+
+@pytest.mark.parametrize(
+    "model", [CountLogistic("precomputed"), MeanMap("precomputed"), InvCal("precomputed")]
+)
+def test_similarities_are_calibrated_in_their_order(model):
+    X, _, bags, totals = clusters()
+    K = rbf_kernel(X, X)
+    found = CalibratedLLP(model, random_state=0).fit(K, bags=bags, proportions=totals)
+    named = clone(model).set_params(kernel="rbf", gamma=1 / X.shape[1])
+    expected = CalibratedLLP(named, random_state=0).fit(X, bags=bags, proportions=totals)
+    assert (found.transduction_ == expected.transduction_).mean() > 0.85
+
+
+def test_parameters_of_candidates_are_checked():
+    X, _, bags, totals = clusters()
+    with (
+        pytest.warns(CandidateWarning, match="'C' parameter of CountLogistic"),
+        pytest.raises(ValueError, match="No candidate could be fitted"),
+    ):
+        CalibratedLLP(CountLogistic(C=-5.0)).fit(X, bags=bags, proportions=totals)
+
+
+def test_kernels_that_cannot_be_hashed():
+    X, _, bags, totals = clusters()
+    kernel = gaussian_process.kernels.RBF(2.0)
+    model = CountLogistic(kernel).fit(X, bags=bags, proportions=totals)
+    named = CountLogistic("rbf", gamma=1 / 8).fit(X, bags=bags, proportions=totals)
+    np.testing.assert_allclose(model.predict_proba(X), named.predict_proba(X), atol=1e-2)
+
+
+@pytest.mark.parametrize("names", [["trees"], ["taught"], ["lpllp"]])
+def test_two_folds_and_few_bags(names):
+    X, y, bags, totals = clusters()
+    found = AutoLLP(names, cv=2, random_state=0).fit(X, bags=bags, proportions=totals)
+    assert names[0] in found.weights_
+    few = np.arange(len(X)) % 3
+    found = AutoLLP(names).fit(X, bags=few, proportions=Totals.from_labels(y, few))
+    assert names[0] in found.weights_
+
+
+def test_edges_in_time_are_for_fit():
+    X, _, bags, totals = clusters()
+    likelihoods = {
+        CalibratedLLP(LPLLP(time_weight=weight), random_state=0)
+        .fit(X, bags=bags, proportions=totals, times=np.arange(len(X)))
+        .held_out_log_likelihood_["LPLLP"]
+        for weight in (0.0, 50.0)
+    }
+    assert len(likelihoods) == 2

@@ -25,8 +25,10 @@ from apportion.estimators._kernels import (
     KERNELS,
     Expansion,
     Kernel,
+    KernelFeatures,
     center_of,
     centered,
+    kernel_features,
     resolve_kernel,
 )
 from apportion.estimators._prepared import Prepared, back_from
@@ -204,8 +206,9 @@ class KernelClassifier(InductiveClassifier):
         if self.kernel in ("rbf", "laplacian"):
             warn_of_scales(prepared.rows, getattr(self, "feature_names_in_", None))
         by_features = not callable(self.kernel) and self._sees_features
+        key = id(self.kernel) if callable(self.kernel) else self.kernel  # it may not be hashable
         kernel, center, X = prepared.once(
-            ("centered", by_features, self.kernel, self.gamma, self.degree, self.coef0),
+            ("centered", by_features, key, self.gamma, self.degree, self.coef0),
             lambda: self._centered(prepared.rows, by_features),
         )
         expansion, P = self._fit_expansion(prepared, X, kernel, bags, seed)
@@ -240,6 +243,14 @@ class KernelClassifier(InductiveClassifier):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = not self._sees_features
         return tags
+
+
+def prepared_features(
+    prepared: Prepared, kernel: Kernel, X: FloatArray, max_rank: int
+) -> KernelFeatures:
+    """Return the features of a kernel of prepared rows, centered if it sees them so, once."""
+    key = "features", kernel.key, max_rank
+    return prepared.once(key, lambda: kernel_features(kernel, X, max_rank))
 
 
 class MarginClassifier(KernelClassifier):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -80,6 +80,12 @@ class Kernel:
         side = max(1, int(np.sqrt(_BLOCK_BYTES / 8)))
         blocks = [X[first : first + side] for first in range(0, len(X), side)]
         return np.concatenate([np.diagonal(self(block, block)) for block in blocks])
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        """What tells it from other kernels; functions need not be hashable."""
+        name = id(self.name) if callable(self.name) else self.name
+        return name, self.gamma, self.degree, self.coef0
 
     @property
     def linear(self) -> bool:

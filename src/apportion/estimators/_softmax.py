@@ -11,8 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from apportion._utils.parameters import integer, real
 from apportion._utils.typing import FloatArray
-from apportion.estimators._inductive import KernelClassifier, KnownBags, known_bags
-from apportion.estimators._kernels import Expansion, Kernel, KernelFeatures, kernel_features
+from apportion.estimators._inductive import (
+    KernelClassifier,
+    KnownBags,
+    known_bags,
+    prepared_features,
+)
+from apportion.estimators._kernels import Expansion, Kernel, KernelFeatures
 from apportion.estimators._prepared import Prepared
 from apportion.exceptions import Advice, users_level
 from apportion.supervision.bags import Bags
@@ -52,9 +57,7 @@ class SoftmaxClassifier(KernelClassifier):
     def _fit_expansion(
         self, prepared: Prepared, X: FloatArray, kernel: Kernel, bags: Bags, seed: int
     ) -> tuple[Expansion, FloatArray]:
-        features = prepared.once(
-            ("features", kernel, self.max_rank), lambda: kernel_features(kernel, X, self.max_rank)
-        )
+        features = prepared_features(prepared, kernel, X, self.max_rank)
         self.unexplained_ = features.unexplained
         fit = self._fit_softmax(prepared, features, known_bags(bags), bags.overall)
         if not fit.converged:

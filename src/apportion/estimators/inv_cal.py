@@ -13,9 +13,10 @@ from apportion.estimators._inductive import (
     MarginClassifier,
     known_bags,
     one_vs_rest_classes,
+    prepared_features,
     sigmoids,
 )
-from apportion.estimators._kernels import LIBSVM_ITERATIONS, Expansion, Kernel, kernel_features
+from apportion.estimators._kernels import LIBSVM_ITERATIONS, Expansion, Kernel
 from apportion.estimators._prepared import Prepared
 from apportion.supervision.bags import Bags
 
@@ -135,16 +136,15 @@ class InvCal(MarginClassifier):
     def _fit_expansion(
         self, prepared: Prepared, X: FloatArray, kernel: Kernel, bags: Bags, seed: int
     ) -> tuple[Expansion, FloatArray]:
-        features = prepared.once(
-            ("features", kernel, self.max_rank), lambda: kernel_features(kernel, X, self.max_rank)
-        )
+        features = prepared_features(prepared, kernel, X, self.max_rank)
         Z, (known, classes) = features.Z, (known_bags(bags), one_vs_rest_classes(bags.n_classes))
         self.unexplained_ = features.unexplained
         averages = known.groups.averages()
         weights = known.groups.sizes / known.groups.sizes.sum()
         means = averages @ Z
         center = weights @ means
-        spread = weights @ (averages @ ((Z - center) ** 2).sum(axis=1))
+        squares = np.einsum("ij,ij->i", Z, Z) - 2.0 * (Z @ center) + center @ center
+        spread = weights @ (averages @ squares)
         variance = float(spread) if spread > 0 else 1.0
         # libsvm sees bag means centered and in units of the variance, because its tolerance is
         # absolute. This changes only the intercept.

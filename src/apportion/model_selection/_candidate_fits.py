@@ -28,7 +28,8 @@ from apportion.estimators._inductive import InductiveClassifier
 from apportion.estimators._prepared import Prepared
 from apportion.exceptions import CandidateWarning, ScaleWarning, message_of, users_level
 from apportion.model_selection._calibration import KnownTotals, calibrate, known_totals
-from apportion.model_selection._candidates import Candidate
+from apportion.model_selection._candidates import NAMED, Candidate
+from apportion.model_selection._forests import TaughtTrees
 from apportion.supervision.bags import Bags
 from apportion.supervision.totals import Totals
 
@@ -77,6 +78,11 @@ class Problem:
     _prepared: dict[Any, Prepared] = field(default_factory=dict)
 
     @property
+    def standardized_rows(self) -> Prepared:
+        """The standardized rows, prepared."""
+        return self.prepared_for(NAMED["gp"]())
+
+    @property
     def X(self) -> FloatArray:  # noqa: N802
         """The rows as they are."""
         return self.as_they_are.X
@@ -114,7 +120,8 @@ class Problem:
         These rows stay, as rows in no bag. In full, `LPLLP` also refines its labels.
         """
         model, X = self.model_of(candidate), self.rows_for(candidate)
-        if solves(model) and not (in_full and isinstance(model, LPLLP)):
+        if self.solves(model) and not (in_full and isinstance(model, LPLLP)):
+            model._check_parameters()
             bags = self.bags if hidden is None else self.bags.without(hidden)
             P = model.solve(self.prepared_for(candidate), bags, answer, seed_of(model))
             return model, P
@@ -124,6 +131,18 @@ class Problem:
         when = {"times": self.in_order} if isinstance(model, LPLLP) else {}
         model.fit(X, y, bags=bags, proportions=totals, **when)
         return model, row_probabilities(model, X, self.bags.classes)
+
+    def solves(self, model: Any) -> bool:
+        """Return whether an estimator is solved on prepared rows, and not fitted.
+
+        Edges in time, and graphs and settings of the user's own, are for `fit`.
+        """
+        if type(model) is LPLLP:
+            asked = clone(model).set_params(prior_weight=None, random_state=None)
+            return self.in_order is None and repr(asked) == repr(LPLLP())
+        if getattr(type(model), "fit", None) is not InductiveClassifier.fit:
+            return False
+        return model._sees_features and isinstance(model.start, str | None)
 
     def whole(
         self, candidate: Candidate, answer: FloatArray | None, *, in_full: bool = False
@@ -138,14 +157,6 @@ class Problem:
         return CandidateFit(model, P, notes)
 
 
-def solves(model: Any) -> bool:
-    """Return whether an estimator is solved on prepared rows, and not fitted."""
-    if type(model) is LPLLP:
-        return model.prior is None and model.graph == "auto"
-    by_name = isinstance(getattr(model, "start", None), str | None)
-    return getattr(type(model), "fit", None) is InductiveClassifier.fit and by_name
-
-
 @dataclass(frozen=True)
 class CandidateFit:
     """A model of all that is known, its probabilities of all rows, and what it warned of."""
@@ -153,6 +164,14 @@ class CandidateFit:
     model: Any
     probabilities: FloatArray
     notes: tuple[str, ...] = ()
+
+
+class CandidateError(RuntimeError):
+    """A candidate that has weight could not be fitted to all bags."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(f"{name} could not be fitted and was left out: {error}")
+        self.name = name
 
 
 class FittedCandidate:
@@ -180,16 +199,15 @@ class FittedCandidate:
         self.candidate, self.held_out = candidate, held_out
         self._make, self.seconds = make, seconds
 
-    def fit(self) -> CandidateFit:
-        """Return the model of all that is known."""
-        return self.whole
-
     @cached_property
     def whole(self) -> CandidateFit:
         """The model of all that is known."""
         report_progress(f"fitting {self.candidate.name}")
         started = time.perf_counter()
-        fit = self._make()
+        try:
+            fit = self._make()
+        except Exception as error:
+            raise CandidateError(self.candidate.name, error) from error
         self.seconds += time.perf_counter() - started
         return fit
 
@@ -315,7 +333,16 @@ def fit_candidates(
                 continue
             started, lag = time.perf_counter(), ""
             try:
-                fits = _Fits(problem, candidate, folds, n_folds, n_jobs, complete, answers)
+                fits = _Fits(
+                    problem,
+                    candidate,
+                    folds,
+                    n_folds,
+                    n_jobs,
+                    complete,
+                    answers,
+                    needed=candidate.name in needed,
+                )
                 one = FittedCandidate(candidate, fits.held_out, fits.whole)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # those of the model of all bags are noted
@@ -329,7 +356,7 @@ def fit_candidates(
                             break
                 one.seconds = time.perf_counter() - started
                 if not n_folds or not (fits.lazy or held_out_only):
-                    one.fit()
+                    assert one.whole
             except KeyboardInterrupt:
                 if not complete:
                     raise
@@ -402,24 +429,28 @@ class _Fits:
         n_jobs: int | None,
         complete: dict[str, FittedCandidate],
         answers: dict[str, Sequence[FloatArray]],
+        *,
+        needed: bool,
     ) -> None:
-        self.candidate, self._problem = candidate, problem
+        self.candidate, self._problem, self._needed = candidate, problem, needed
         self._folds, self._n_folds, self._n_jobs = folds, n_folds, n_jobs
         self._first = complete.get(candidate.first or "")
         self._answers = answers.get(candidate.first or "")
         self.held_out = np.full((problem.bags.n_samples, problem.bags.n_classes), np.nan)
-        self.of_all_rows: list[FloatArray] = [self.held_out] * n_folds
-        self.lazy = candidate.forests is not None or solves(candidate.estimator)
+        self.of_all_rows: list[FloatArray] = []
         self._forests = None
-        if candidate.forests is not None and n_folds:
-            self._forests = candidate.forests(problem, candidate, folds)
+        forests = candidate.forests
+        if forests is not None and n_folds and folds.max() + 1 >= forests.least_folds:
+            self._forests = forests(problem, candidate, folds)
+        self.lazy = self._forests is not None or problem.solves(candidate.estimator)
 
     def solve(self, some: Sequence[int]) -> None:
         """Find the probabilities of the rows of some folds."""
         for fold, P in zip(some, self._solved(some), strict=True):
             rows = self._folds == fold
             self.held_out[rows] = P[rows]
-            self.of_all_rows[fold] = P
+            if self._needed:
+                self.of_all_rows.append(P)
 
     def _solved(self, some: Sequence[int]) -> list[FloatArray]:
         if self._forests is not None:
@@ -438,6 +469,8 @@ class _Fits:
         if self._forests is not None:
             return CandidateFit(*self._forests.whole(self.held_out))
         answer = None if self._first is None else self._first.probabilities
+        if self.candidate.forests is TaughtTrees:
+            answer = self._problem.solve(NAMED["lpllp"](), None, None)[1]
         return self._problem.whole(self.candidate, answer, in_full=not self._n_folds)
 
 

@@ -44,6 +44,8 @@ class FoldForests:
         The fold of every row; -1 for rows of which nothing is known.
     """
 
+    least_folds = 2
+
     def __init__(self, problem: Problem, candidate: Candidate, folds: IntArray) -> None:
         self.prepared = problem.prepared_for(candidate)
         rows = self.prepared.rows
@@ -123,6 +125,8 @@ class HonestTrees(FoldForests):
     second round is fitted to what the first ones say of all folds but k, under their totals.
     """
 
+    least_folds = 3
+
     def held_out(self, some: Sequence[int]) -> list[FloatArray]:
         pairs = list({(min(j, k), max(j, k)) for k in some for j in range(self.n_folds) if j != k})
         in_threads(lambda pair: self._pair(*pair), pairs)
@@ -156,6 +160,10 @@ class HonestTrees(FoldForests):
 
     def targets(self, held_out: FloatArray) -> FloatArray:
         Q = np.where(np.isnan(held_out), self.bags.overall, held_out)
+        for fold in range(1, self.n_folds):  # not all folds are held out; the first one is
+            rows = self.folds == fold
+            if np.isnan(held_out[rows]).any():
+                Q[rows] = self._pair(0, fold)[fold]
         return reconcile(Q**_SHARPNESS, self.bags)
 
 

@@ -37,8 +37,11 @@ def smoothed_on_graph(
 ) -> Smoothed | None:
     """Return the average, smoothed by LP-LLP with the average as its prior, if that is better.
 
-    Whether it is, is seen in folds that are held out from LP-LLP as well. What it gains within
-    fitted bags from their own totals is seen by none.
+    Whether it is, is seen in folds whose totals are held out from LP-LLP. Its prior is what was
+    said of each row without its own fold, but with the totals of the others, so that neighbors may
+    know a little of a fold's totals: one more reason to ask for a clear rise. If not all folds were
+    held out, more would leak, and nothing is smoothed. What LP-LLP gains within a bag from the
+    bag's own totals is seen by no fold.
 
     Parameters
     ----------
@@ -54,10 +57,12 @@ def smoothed_on_graph(
     known_enough = result.final.log_likelihood >= 2.0 * _CLEARLY  # else it cannot rise so far
     if result.known is None or not (result.calibrated and result.learned and known_enough):
         return None
+    if n_folds <= folds.max():
+        return None
     average = result.final(result.average)
     prior = average.copy()
     prior[result.rows] = result.final.held_out
-    prepared = problem.prepared_for(result.fitted[0].candidate)
+    prepared = problem.standardized_rows
 
     def without(fold: int) -> FloatArray:
         rows = folds == fold

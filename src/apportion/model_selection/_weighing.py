@@ -33,6 +33,7 @@ from apportion.graphs import Graph
 from apportion.model_selection._accuracy import EstimatedAccuracy, estimate_accuracy, withheld
 from apportion.model_selection._calibration import Calibration
 from apportion.model_selection._candidate_fits import (
+    CandidateError,
     FittedCandidate,
     Problem,
     bag_folds,
@@ -159,16 +160,13 @@ class WeighingClassifier(BagClassifier):
         if in_order is not None and any(one.candidate.reach for one in fitted):
             fitted, useless = _with_useful_context(fitted, problem, held_out, in_order)
             left_out |= useless
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            result = weigh_candidates(fitted, problem, held_out)
+        result, caught = _weighed(fitted, problem, held_out, left_out)
         if result.is_close:
             again, _ = bag_folds(problem, n_asked, deal + 1)
-            fitted = held_out_again(fitted, problem, again, n_folds, self.n_jobs)
-            result = weigh_candidates(fitted, problem, held_out)
-        else:
-            for warning in caught:
-                warnings.warn(warning.message, stacklevel=users_level())
+            fitted = held_out_again(result.fitted, problem, again, n_folds, self.n_jobs)
+            result, caught = _weighed(fitted, problem, held_out, left_out)
+        for warning in caught:
+            warnings.warn(warning, stacklevel=users_level())
         self._take(result, problem, folds, n_folds, left_out)
         return self
 
@@ -218,6 +216,10 @@ class WeighingClassifier(BagClassifier):
             if result.untrusted
             else estimate_accuracy(final, P, (along_time or by_quota).labels, bags)
         )
+        if about_graph and not result.untrusted:  # new rows are not smoothed on the graph
+            plain = estimate_accuracy(result.final, result.average, by_quota.labels, bags)
+            of_rows = self.estimated_accuracy_.fitted_rows
+            self.estimated_accuracy_ = EstimatedAccuracy(plain.new_rows, of_rows)
         names = [one.candidate.name for one in result.fitted]
         self.weights_ = dict(zip(names, result.weights.tolist(), strict=True))
         log_likelihoods = [calibration.log_likelihood for calibration in result.calibrations]
@@ -439,6 +441,32 @@ class WeighingClassifier(BagClassifier):
             for kind, number in self.candidates_[name]._rows_in_state().items():
                 most[kind] = max(most.get(kind, number), number)
         return most
+
+
+def _weighed(
+    fitted: Sequence[FittedCandidate],
+    problem: Problem,
+    held_out: BoolArray,
+    left_out: dict[str, str],
+) -> tuple[Weighing, list[Warning]]:
+    """Return weighed candidates and what there is to warn of.
+
+    One that has weight and cannot be fitted to all bags is left out, and the others are weighed.
+    """
+    failed: list[Warning] = []
+    while True:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                result = weigh_candidates(fitted, problem, held_out)
+            except CandidateError as failure:
+                fitted = [one for one in fitted if one.candidate.name != failure.name]
+                left_out[failure.name] = SEE_WARNINGS
+                failed.append(CandidateWarning(str(failure)))
+                if not fitted:
+                    raise
+                continue
+        return result, [*failed, *(w.message for w in caught if isinstance(w.message, Warning))]
 
 
 # A method that sees the rows around knows in part what is learned of how activities last, but not
