@@ -105,7 +105,7 @@ class Problem:
 
     def model_of(self, candidate: Candidate) -> Any:
         """Return the estimator of a candidate, not fitted."""
-        return seeded(clone(candidate.estimator), self.seed)
+        return seeded(clone(candidate.estimator).set_params(**candidate.rough), self.seed)
 
     def solve(
         self,
