@@ -147,14 +147,14 @@ def print_notes(notes: Iterable[str], quiet: bool, title: str = "") -> None:
 
 
 @contextmanager
-def print_log(quiet: bool, name: str = "apportion") -> Iterator[None]:
-    """Print what the library logs, under a name, until the end of the block."""
+def print_log(quiet: bool) -> Iterator[None]:
+    """Print what the library logs until the end of the block."""
 
     class NoteHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             print_notes([record.getMessage()], quiet)
 
-    log, handler = logging.getLogger(name), NoteHandler()
+    log, handler = logging.getLogger("apportion"), NoteHandler()
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)

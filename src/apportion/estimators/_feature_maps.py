@@ -175,12 +175,19 @@ class TreeMap:
     """The columns of rows as the forest sees them; None = as they are."""
 
     @classmethod
-    def of(cls, X: FloatArray, leaf_size: int, n_estimators: int, seed: int) -> TreeMap:
+    def of(
+        cls,
+        X: FloatArray,
+        leaf_size: int,
+        n_estimators: int,
+        seed: int,
+        columns: IntArray | None = None,
+    ) -> TreeMap:
         """Return the leaves of trees grown on the first rows, which are in an order of their own.
 
-        The trees see the features in an order of their own, too.
+        The trees see the features in an order of their own, too: `column_order`, unless given.
         """
-        columns = column_order(X)
+        columns = column_order(X) if columns is None else columns
         X = X[:_TREE_ROWS, columns]
         forest = ExtraTrees(
             n_estimators, max_features=1, min_samples_leaf=leaf_size, random_state=seed
@@ -398,8 +405,9 @@ def feature_maps(
         wide = X.shape[1] > max_directions
         linear = LandmarkMap.of(Kernel("linear"), landmarks) if wide else LinearMap(X.shape[1])
         maps = {"linear": linear, **maps}
+    columns = column_order(X) if "trees" in names else None
     for size in _LEAF_SIZES if "trees" in names else ():
-        trees = TreeMap.of(X, size, n_estimators, seed)
+        trees = TreeMap.of(X, size, n_estimators, seed, columns)
         wide = trees.offsets[-1] > max_directions
         maps[f"trees {size}"] = ReducedTreeMap.of(trees, landmarks) if wide else trees
     return maps

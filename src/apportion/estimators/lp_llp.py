@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
 from apportion._core.decode import Decoding, Quotas
 from apportion._core.descent import Settings, Solution
@@ -31,7 +30,7 @@ from apportion._utils.parameters import BOOL, integer, one_of, real
 from apportion._utils.progress import report_progress, several_runs
 from apportion._utils.sequences import Sequences
 from apportion._utils.typing import FloatArray, IntArray
-from apportion.estimators._base import ALONG_TIME, BagClassifier, all_or_nothing
+from apportion.estimators._base import ALONG_TIME, BagClassifier, all_or_nothing, seed_of
 from apportion.estimators._graph import GraphClassifier
 from apportion.estimators._graph_choice import GraphChoice, rough_settings
 from apportion.estimators._prepared import Prepared
@@ -282,7 +281,7 @@ class LPLLP(GraphClassifier):
         in_time = rows_in_time(times, sequences, ranks)
         self._require_times(in_time)
         self._store_diagnosis(matched)
-        seed = check_random_state(self.random_state).randint(2**31)
+        seed = seed_of(self)
         prior = matched.prior()
         if self.prior is not None:
             report_progress("fitting the prior")

@@ -75,12 +75,12 @@ class Problem:
     bags: Bags
     seed: int
     in_order: Sequences | None = None
-    _prepared: dict[Any, Prepared] = field(default_factory=dict)
+    _in_context: dict[tuple[bool, int], Prepared] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def standardized_rows(self) -> Prepared:
         """The standardized rows, prepared."""
-        return self.prepared_for(NAMED["gp"]())
+        return Prepared(self.standardized)
 
     @property
     def X(self) -> FloatArray:  # noqa: N802
@@ -96,12 +96,12 @@ class Problem:
 
     def prepared_for(self, candidate: Candidate) -> Prepared:
         """Return these rows, prepared once for all candidates that get the same."""
-        if not (candidate.standardized or candidate.reach):
-            return self.as_they_are
+        if not candidate.reach:
+            return self.standardized_rows if candidate.standardized else self.as_they_are
         key = candidate.standardized, candidate.reach
-        if key not in self._prepared:
-            self._prepared[key] = Prepared(self.rows_for(candidate))
-        return self._prepared[key]
+        if key not in self._in_context:
+            self._in_context[key] = Prepared(self.rows_for(candidate))
+        return self._in_context[key]
 
     def model_of(self, candidate: Candidate) -> Any:
         """Return the estimator of a candidate, not fitted."""
@@ -206,6 +206,8 @@ class FittedCandidate:
         started = time.perf_counter()
         try:
             fit = self._make()
+        except CandidateError:  # of the same candidate, before the mean with another deal
+            raise
         except Exception as error:
             raise CandidateError(self.candidate.name, error) from error
         self.seconds += time.perf_counter() - started
@@ -443,6 +445,8 @@ class _Fits:
         if forests is not None and n_folds and folds.max() + 1 >= forests.least_folds:
             self._forests = forests(problem, candidate, folds)
         self.lazy = self._forests is not None or problem.solves(candidate.estimator)
+        if self.lazy:
+            problem.prepared_for(candidate)  # before the threads of the folds would, each its own
 
     def solve(self, some: Sequence[int]) -> None:
         """Find the probabilities of the rows of some folds."""

@@ -108,8 +108,7 @@ class FoldForests:
     def asked(self, rule: Rule, fold: int) -> FloatArray:
         """Return what a rule says of the rows of a fold, in the order of the input."""
         P = np.full((len(self.folds), self.bags.n_classes), np.nan)
-        rows = self.folds == fold
-        P[rows] = rule(self._seen[rows])
+        P[self.folds == fold] = rule(self.seen(fold))
         return back_from(self.order, P)
 
     def seen(self, fold: int) -> Any:
@@ -127,22 +126,23 @@ class HonestTrees(FoldForests):
 
     least_folds = 3
 
+    def __init__(self, problem: Problem, candidate: Candidate, folds: IntArray) -> None:
+        super().__init__(problem, candidate, folds)
+        self._pairs: dict[frozenset[int], dict[int, FloatArray]] = {}
+
     def held_out(self, some: Sequence[int]) -> list[FloatArray]:
-        pairs = list({(min(j, k), max(j, k)) for k in some for j in range(self.n_folds) if j != k})
-        in_threads(lambda pair: self._pair(*pair), pairs)
+        wanted = {frozenset({j, k}) for k in some for j in range(self.n_folds) if j != k}
+        new = sorted(wanted - set(self._pairs), key=sorted)
+        self._pairs |= zip(new, in_threads(self._first_round, new), strict=True)
         return in_threads(self._second_round, list(some))
 
-    def _pair(self, j: int, k: int) -> dict[int, FloatArray]:
+    def _first_round(self, pair: frozenset[int]) -> dict[int, FloatArray]:
         """Return what a forest that has seen neither of two folds says of them."""
-
-        def fitted() -> dict[int, FloatArray]:
-            bags = self.without(j, k)
-            model = self.problem.model_of(self._first)
-            P = model.solve_in_order(self.prepared, bags, None, seed_of(model))
-            rule = self.rule(reconcile(P, bags), j, k)
-            return {fold: rule(self.seen(fold)) for fold in (j, k)}
-
-        return self.prepared.once(("trees", id(self.folds), min(j, k), max(j, k)), fitted)
+        bags = self.without(*pair)
+        model = self.problem.model_of(self._first)
+        P = model.solve_in_order(self.prepared, bags, None, seed_of(model))
+        rule = self.rule(reconcile(P, bags), *pair)
+        return {fold: rule(self.seen(fold)) for fold in pair}
 
     @property
     def _first(self) -> Candidate:
@@ -154,7 +154,7 @@ class HonestTrees(FoldForests):
         Q = np.tile(self.bags.overall, (len(self.folds), 1))
         for j in range(self.n_folds):
             if j != k:
-                Q[self.folds == j] = self._pair(j, k)[j]
+                Q[self.folds == j] = self._pairs[frozenset({j, k})][j]
         F = reconcile(Q**_SHARPNESS, self.without(k))
         return self.asked(self.rule(F, k), k)
 
@@ -163,7 +163,7 @@ class HonestTrees(FoldForests):
         for fold in range(1, self.n_folds):  # not all folds are held out; the first one is
             rows = self.folds == fold
             if np.isnan(held_out[rows]).any():
-                Q[rows] = self._pair(0, fold)[fold]
+                Q[rows] = self._pairs[frozenset({0, fold})][fold]
         return reconcile(Q**_SHARPNESS, self.bags)
 
 

@@ -8,7 +8,6 @@ from itertools import compress
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from apportion._core.decode import Decoding, threshold
 from apportion._core.persistence import flicker_of
@@ -24,7 +23,7 @@ from apportion._utils.parameters import integer
 from apportion._utils.sequences import Sequences
 from apportion._utils.threads import with_reproducible_sums
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
-from apportion.estimators._base import ALONG_TIME, REQUESTS, BagClassifier, all_or_nothing
+from apportion.estimators._base import ALONG_TIME, REQUESTS, BagClassifier, all_or_nothing, seed_of
 from apportion.estimators._feature_maps import Standardization
 from apportion.estimators._prepared import Prepared
 from apportion.estimators.lp_llp import LPLLP
@@ -124,7 +123,7 @@ class WeighingClassifier(BagClassifier):
         matched = self._matched(X, y, bags, proportions)
         rows = self._checked_rows(X, reset=True)
         self._store_diagnosis(matched)
-        seed = check_random_state(self.random_state).randint(2**31)
+        seed = seed_of(self)
         # In the order of the features, so that the order of rows changes no rounding, and no hash.
         prepared = Prepared(rows)
         self._standardization = Standardization.of(prepared.rows)
