@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import gaussian_process
 from sklearn.base import clone
@@ -31,7 +33,9 @@ from apportion.datasets import make_bags
 from apportion.estimators._feature_maps import Standardization
 from apportion.estimators._prepared import Prepared
 from apportion.model_selection import _candidate_fits as fits
+from apportion.model_selection import _forests as forests
 from apportion.model_selection import _smoothing as smoothing
+from apportion.model_selection import _weighing as weighing
 from apportion.model_selection._candidates import DEFAULT, resolve_candidates
 from apportion.persistence import load_model, save_model
 from apportion.supervision.bags import match_bags
@@ -118,13 +122,22 @@ def problem_of(X, matched):
 
 def held_out_by(name, matched, X, folds):
     asked = resolve_candidates([name])
-    found, _ = fits.fit_candidates(problem_of(X, matched), asked, folds, 5, None)
-    return next(one for one in found if one.candidate.name == name)
+    found = fits.fit_candidates(problem_of(X, matched), asked, folds, 5, None)
+    return next(one for one in found.fitted if one.candidate.name == name)
 
 
-@pytest.mark.parametrize("name", sorted({*DEFAULT, "lpllp", "lpllp-gp"}))
-def test_the_totals_of_a_fold_change_nothing_that_is_said_of_its_rows(name, monkeypatch):
-    """Held-out probabilities know the totals of the other folds, and nothing else of any bag."""
+EVERY_NAME = sorted({*DEFAULT, "lpllp", "lpllp-gp"})
+
+
+@pytest.mark.parametrize(
+    ("name", "gain"), [*((name, -9.0) for name in EVERY_NAME), ("taught", 9.0)]
+)
+def test_the_totals_of_a_fold_change_nothing_that_is_said_of_its_rows(name, gain, monkeypatch):
+    """Held-out probabilities know the totals of the other folds, and nothing else of any bag.
+
+    But for one bit: all held-out totals together decide whether `taught` learns refined labels.
+    """
+    monkeypatch.setattr(forests.TaughtTrees, "_gained", lambda one: gain)
     monkeypatch.setattr(fits, "_HOPELESS", np.inf)
     X, y, bags, totals = clusters()
     matched = match_bags(len(X), None, bags, totals)
@@ -171,11 +184,10 @@ def test_a_candidate_that_lags_far_behind_is_given_up(monkeypatch):
     monkeypatch.setattr(
         fits._Fits, "solve", lambda one, some: (solved.append(list(some)), solve(one, some))[1]
     )
-    found, left_out = fits.fit_candidates(
-        problem_of(X, matched), resolve_candidates(asked), folds, 5, None
-    )
-    assert [one.candidate.name for one in found] == ["count"]
-    assert "given up after 2 of 5 folds, in which count is likelier" in left_out["count-rbf"]
+    found = fits.fit_candidates(problem_of(X, matched), resolve_candidates(asked), folds, 5, None)
+    assert [one.candidate.name for one in found.fitted] == ["count"]
+    why = found.left_out["count-rbf"]
+    assert "given up after 2 of 5 folds, in which count is likelier" in why
     assert solved == [[0, 1, 2, 3, 4], [0, 1], [0, 1]]
 
 
@@ -190,12 +202,45 @@ def test_only_candidates_of_some_weight_are_fitted_to_all_bags():
 def test_the_average_is_smoothed_only_if_held_out_totals_ask_for_it(monkeypatch):
     X, y, bags, totals = clusters(480)
     smoothed = AutoLLP(["count"], random_state=0).fit(X, bags=bags, proportions=totals)
-    assert "likelier by 21" in str(smoothed.candidate_report_)
-    monkeypatch.setattr(smoothing, "_CLEARLY", 22.0)
+    rise = int(re.search(r"likelier by (\d+)", smoothed.candidate_report_.about_graph)[1])
+    assert rise > smoothing._CLEARLY
+    monkeypatch.setattr(smoothing, "_CLEARLY", rise + 1.0)
     plain = AutoLLP(["count"], random_state=0).fit(X, bags=bags, proportions=totals)
     assert not plain.candidate_report_.about_graph
     assert (smoothed.transduction_ == y).mean() > (plain.transduction_ == y).mean()
     np.testing.assert_array_equal(smoothed.predict_proba(X), plain.predict_proba(X))
+
+
+def test_labels_are_refined_if_a_forest_that_learns_such_labels_foretells_more(monkeypatch):
+    X, y = make_classification(1000, 20, n_informative=10, n_classes=3, random_state=0)
+    bags = np.random.default_rng(0).permutation(1000) // 10
+    totals = Totals.from_labels(y, bags)
+    asked = ["count-rbf", "taught"]
+    refined = AutoLLP(asked, random_state=0).fit(X, bags=bags, proportions=totals)
+    assert "labels are refined" in refined.candidate_report_.about_graph
+    np.testing.assert_array_equal(pd.crosstab(bags, refined.transduction_), pd.crosstab(bags, y))
+    for module in (forests, weighing):
+        monkeypatch.setattr(module, "REFINES", np.inf)
+    plain = AutoLLP(asked, random_state=0).fit(X, bags=bags, proportions=totals)
+    assert "labels are refined" not in plain.candidate_report_.about_graph
+    assert (refined.transduction_ == y).mean() > (plain.transduction_ == y).mean()
+
+
+def test_refinement_is_not_asked_for_again_if_it_was_no_help(monkeypatch):
+    """Rows at random: neighbors know nothing."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(240, 4)), rng.integers(0, 2, 240)
+    bags, totals = make_bags(None, y, 24, random_state=0)
+    asked = []
+    lessons = forests.TaughtTrees._lessons
+    monkeypatch.setattr(
+        forests.TaughtTrees,
+        "_lessons",
+        lambda one, known, *refined: (asked.append(refined), lessons(one, known, *refined))[1],
+    )
+    monkeypatch.setattr(forests.TaughtTrees, "_gained", lambda one: -1.0)
+    AutoLLP(["taught"], random_state=0).fit(X, bags=bags, proportions=totals)
+    assert asked == [(False, True)] * 2 + [(False,)] * 4
 
 
 def test_an_estimator_of_somebody_else_is_fitted_without_each_fold():

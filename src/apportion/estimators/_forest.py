@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn import config_context
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.tree import ExtraTreeRegressor
 from sklearn.utils import check_random_state
@@ -32,18 +33,19 @@ class ExtraTrees(ExtraTreesRegressor):
         rng = check_random_state(self.random_state)
         n_drawn = max(round(len(X) * (self.max_samples or 1.0)), 1) if self.bootstrap else None
         self.estimators_ = []
-        for seed in rng.randint(2**31 - 1, size=self.n_estimators).tolist():
-            tree = ExtraTreeRegressor(
-                min_samples_leaf=self.min_samples_leaf,
-                max_features=self.max_features,
-                random_state=seed,
-            )
-            if n_drawn is None:
-                tree.fit(X, y, check_input=False)
-            else:
-                rows = rng.randint(len(X), size=n_drawn)
-                tree.fit(X[rows], y[rows], check_input=False)
-            self.estimators_.append(tree)
+        with config_context(skip_parameter_validation=True):
+            for _ in range(self.n_estimators):
+                tree = ExtraTreeRegressor(
+                    min_samples_leaf=self.min_samples_leaf,
+                    max_features=self.max_features,
+                    random_state=rng,  # a seed of its own would cost a tenth of a small tree
+                )
+                if n_drawn is None:
+                    tree.fit(X, y, check_input=False)
+                else:
+                    rows = rng.randint(len(X), size=n_drawn)
+                    tree.fit(X[rows], y[rows], check_input=False)
+                self.estimators_.append(tree)
         self.n_features_in_, self.n_outputs_ = X.shape[1], y.shape[1]
         return self
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -40,7 +40,7 @@ _MANY_ROWS = 20_000
 """Beyond this many rows, no more folds are held out than needed."""
 
 _FEW_FOLDS = 3
-"""So many folds are held out then, or fewer if there are very many bags: `_ENOUGH_BAGS`."""
+"""So many folds are held out then, or two if there are very many bags: `_ENOUGH_BAGS`."""
 
 _ENOUGH_BAGS = 200
 """So many held-out bags tell candidates apart."""
@@ -298,8 +298,26 @@ def bag_folds(problem: Problem, n_asked: int, deal: int = 0) -> tuple[IntArray, 
     folds = fold_of_rows(problem.as_they_are, bags, max(n_folds, 1), deal)
     if bags.n_samples > _MANY_ROWS:
         n_enough = -(-_ENOUGH_BAGS * n_folds // max(n_units, 1))
-        n_folds = min(n_folds, _FEW_FOLDS, n_enough)
+        n_folds = min(n_folds, _FEW_FOLDS, max(n_enough, _RACED))
     return folds, n_folds
+
+
+class Compared(NamedTuple):
+    """Candidates that were fitted in folds.
+
+    Attributes
+    ----------
+    fitted : list of FittedCandidate
+        Those that are complete.
+    left_out : dict of str to str
+        Why others were given up.
+    of_refinement : float
+        How much likelier held-out totals are by a forest taught refined labels; see `TaughtTrees`.
+    """
+
+    fitted: list[FittedCandidate]
+    left_out: dict[str, str]
+    of_refinement: float
 
 
 def fit_candidates(
@@ -310,7 +328,7 @@ def fit_candidates(
     n_jobs: int | None,
     *,
     held_out_only: bool = False,
-) -> tuple[list[FittedCandidate], dict[str, str]]:
+) -> Compared:
     """Return candidates with their probabilities of held-out rows, and why others are left out.
 
     The folds of a candidate are solved side by side. One that lags far behind after two folds is
@@ -323,6 +341,7 @@ def fit_candidates(
     left_out: dict[str, str] = {}
     answers: dict[str, Sequence[FloatArray]] = {}
     needed = {candidate.first for candidate in candidates}
+    of_refinement = 0.0
     race = _Race(problem, folds, n_folds)
     with several_runs(WEIGHING, "fit", len(candidates) * max(n_folds, 1)) as next_run:
         for number, candidate in enumerate(candidates):
@@ -368,6 +387,7 @@ def fit_candidates(
             except Exception as error:  # one method must not cost the answers of the others
                 _warn_of(f"{candidate.name} could not be fitted and was left out: {error}")
                 continue
+            of_refinement = max(of_refinement, fits.of_refinement)
             if lag:
                 left_out[candidate.name] = lag
                 continue
@@ -375,7 +395,7 @@ def fit_candidates(
                 answers[candidate.name] = fits.of_all_rows
             complete[candidate.name] = one
             race.enter(fits)
-    return list(complete.values()), left_out
+    return Compared(list(complete.values()), left_out, of_refinement)
 
 
 def _batches(n_folds: int, races: bool) -> list[list[int]]:
@@ -448,8 +468,16 @@ class _Fits:
         if self.lazy:
             problem.prepared_for(candidate)  # before the threads of the folds would, each its own
 
+    @property
+    def of_refinement(self) -> float:
+        """How much likelier held-out totals are by a forest taught refined labels."""
+        return self._forests.gain if isinstance(self._forests, TaughtTrees) else 0.0
+
     def solve(self, some: Sequence[int]) -> None:
         """Find the probabilities of the rows of some folds."""
+        if self._forests is not None:
+            self.held_out[:] = self._forests.held_out(some)
+            return
         for fold, P in zip(some, self._solved(some), strict=True):
             rows = self._folds == fold
             self.held_out[rows] = P[rows]
@@ -457,8 +485,6 @@ class _Fits:
                 self.of_all_rows.append(P)
 
     def _solved(self, some: Sequence[int]) -> list[FloatArray]:
-        if self._forests is not None:
-            return self._forests.held_out(some)
         if self.lazy:
             return in_threads(self._without, list(some))
         tasks = (delayed(self._without)(fold) for fold in some)
@@ -487,8 +513,8 @@ def held_out_again(
 ) -> list[FittedCandidate]:
     """Return candidates with the mean of their held-out probabilities and those in other folds."""
     candidates = [one.candidate for one in fitted]
-    others, _ = fit_candidates(problem, candidates, folds, n_folds, n_jobs, held_out_only=True)
-    again = {other.candidate.name: other for other in others}
+    others = fit_candidates(problem, candidates, folds, n_folds, n_jobs, held_out_only=True)
+    again = {other.candidate.name: other for other in others.fitted}
     return [
         one.averaged_with(again[one.candidate.name]) if one.candidate.name in again else one
         for one in fitted

@@ -14,6 +14,7 @@ import numpy as np
 
 from apportion._core.decode import Quotas
 from apportion._core.projection import reconcile
+from apportion._core.refine import refine
 from apportion._utils.threads import in_threads
 from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._base import seed_of, seeded
@@ -21,6 +22,7 @@ from apportion.estimators._cross_fitting import QuantileBins, Rule
 from apportion.estimators._prepared import back_from
 from apportion.estimators.em_llp import named_learner
 from apportion.estimators.lp_llp import LPLLP
+from apportion.model_selection._calibration import calibrate, known_totals
 from apportion.supervision.bags import Bags
 
 if TYPE_CHECKING:
@@ -29,6 +31,17 @@ if TYPE_CHECKING:
 
 _SHARPNESS = 2.0
 """The power of probabilities before they are learned from again, as in `EMLLP`."""
+
+_TREES = 30
+"""The number of trees for each fold; new rows get the mean of all. 50 took a fifth longer than all
+methods with 30 take, and had the same mean accuracy on 15 tables and on 16 clusters (±.001)."""
+
+REFINES = 4.0
+"""How far the log-likelihood must rise for refined labels: see `TaughtTrees`. On 18 clusters of
+1,000 to 10,000 rows it rises by more in 14, on 114 tables in random bags in 5, on natural bags in
+none. Where it does, refined labels are right for 0 to .06 more of the rows of clusters, and for
+-.01 to +.01 of those of tables; elsewhere, refinement costs .014, .003 and .004 in the mean of
+tables in bags of 16, 64 and 256 rows. Any threshold from 4 to 6 decides the same."""
 
 
 class FoldForests:
@@ -51,14 +64,26 @@ class FoldForests:
         rows = self.prepared.rows
         self._bins = self.prepared.once(("bins",), lambda: QuantileBins().fit(rows))
         self._seen = self.prepared.once(("in bins",), lambda: self._bins.transform(rows))
-        self._learner = seeded(named_learner("trees", *rows.shape), problem.seed)
+        learner = named_learner("trees", *rows.shape).set_params(n_estimators=_TREES)
+        self._learner = seeded(learner, problem.seed)
         self.problem, self.candidate = problem, candidate
         self.order, self.bags = self.prepared.in_order(problem.bags)
         self.folds = folds[self.order]
         self.n_folds = int(folds.max()) + 1
 
-    def held_out(self, some: Sequence[int]) -> list[FloatArray]:
-        """Return probabilities of the rows of some folds, by forests that know nothing of them."""
+    def held_out(self, some: Sequence[int]) -> FloatArray:
+        """Return probabilities of rows by forests that know nothing of their fold.
+
+        Parameters
+        ----------
+        some : sequence of int
+            The folds that are held out now.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The probabilities of the rows of these folds and of those before; NaN for others.
+        """
         raise NotImplementedError
 
     def targets(self, held_out: FloatArray) -> FloatArray:
@@ -105,11 +130,9 @@ class FoldForests:
         rows = (self.folds >= 0) & ~np.isin(self.folds, hidden)
         return Rule(self._learner, self._seen[rows], targets[rows])
 
-    def asked(self, rule: Rule, fold: int) -> FloatArray:
-        """Return what a rule says of the rows of a fold, in the order of the input."""
-        P = np.full((len(self.folds), self.bags.n_classes), np.nan)
-        P[self.folds == fold] = rule(self.seen(fold))
-        return back_from(self.order, P)
+    def unknown(self) -> FloatArray:
+        """Return an array for probabilities of all rows, of which nothing is said yet."""
+        return np.full((len(self.folds), self.bags.n_classes), np.nan)
 
     def seen(self, fold: int) -> Any:
         """Return the rows of a fold as forests see them."""
@@ -129,12 +152,15 @@ class HonestTrees(FoldForests):
     def __init__(self, problem: Problem, candidate: Candidate, folds: IntArray) -> None:
         super().__init__(problem, candidate, folds)
         self._pairs: dict[frozenset[int], dict[int, FloatArray]] = {}
+        self._held_out = self.unknown()
 
-    def held_out(self, some: Sequence[int]) -> list[FloatArray]:
+    def held_out(self, some: Sequence[int]) -> FloatArray:
         wanted = {frozenset({j, k}) for k in some for j in range(self.n_folds) if j != k}
         new = sorted(wanted - set(self._pairs), key=sorted)
         self._pairs |= zip(new, in_threads(self._first_round, new), strict=True)
-        return in_threads(self._second_round, list(some))
+        for k, P in zip(some, in_threads(self._second_round, list(some)), strict=True):
+            self._held_out[self.folds == k] = P
+        return back_from(self.order, self._held_out)
 
     def _first_round(self, pair: frozenset[int]) -> dict[int, FloatArray]:
         """Return what a forest that has seen neither of two folds says of them."""
@@ -156,7 +182,7 @@ class HonestTrees(FoldForests):
             if j != k:
                 Q[self.folds == j] = self._pairs[frozenset({j, k})][j]
         F = reconcile(Q**_SHARPNESS, self.without(k))
-        return self.asked(self.rule(F, k), k)
+        return self.rule(F, k)(self.seen(k))
 
     def targets(self, held_out: FloatArray) -> FloatArray:
         Q = np.where(np.isnan(held_out), self.bags.overall, held_out)
@@ -172,19 +198,60 @@ class TaughtTrees(FoldForests):
 
     What LP-LLP gains from the totals of a bag cannot be seen where the bag is held out. A forest
     taught by it is a rule like any other.
+
+    Where rows form clusters, LP-LLP refines its labels until they agree with their neighbors, and
+    most of what it knows comes from that; elsewhere it makes labels worse. Which it is, is seen by
+    the held-out totals of two forests: one learns labels that are refined, the other labels that
+    are not. The refined ones are taken if they are clearly better.
+
+    Attributes
+    ----------
+    gain : float
+        How much likelier held-out totals are if labels are refined, as log-likelihood of all folds.
     """
 
-    def held_out(self, some: Sequence[int]) -> list[FloatArray]:
-        def taught(k: int) -> FloatArray:
-            return self.asked(self.rule(self._lesson(self.without(k)), k), k)
+    def __init__(self, problem: Problem, candidate: Candidate, folds: IntArray) -> None:
+        super().__init__(problem, candidate, folds)
+        self._plain, self._refined = self.unknown(), self.unknown()
+        self.gain = 0.0
 
-        return in_threads(taught, list(some))
+    @property
+    def refines(self) -> bool:
+        """Whether the forest learns refined labels."""
+        return self.gain > REFINES
+
+    def held_out(self, some: Sequence[int]) -> FloatArray:
+        tries = self.gain > 0.0 or not some[0]  # not again if it was no help in the first folds
+
+        def taught(k: int) -> list[FloatArray]:
+            lessons = self._lessons(self.without(k), *([False, True] if tries else [False]))
+            return [self.rule(lesson, k)(self.seen(k)) for lesson in lessons]
+
+        for k, said in zip(some, in_threads(taught, list(some)), strict=True):
+            for P, of_fold in zip((self._plain, self._refined), said, strict=False):
+                P[self.folds == k] = of_fold
+        if tries:
+            self.gain = self._gained()
+        return back_from(self.order, self._refined if self.refines else self._plain)
+
+    def _gained(self) -> float:
+        rows = ~np.isnan(self._plain[:, 0])
+        known = known_totals(self.bags, rows, self.prepared.rows)
+        plain, refined = (
+            calibrate(P[known.rows], known).log_likelihood for P in (self._plain, self._refined)
+        )
+        n_held_out = len(np.unique(self.folds[rows]))
+        return (refined - plain) * self.n_folds / n_held_out
 
     def targets(self, held_out: FloatArray) -> FloatArray:
-        return self._lesson(self.bags)
+        return self._lessons(self.bags, self.refines)[0]
 
-    def _lesson(self, bags: Bags) -> FloatArray:
-        """Return the labels that LP-LLP finds, as soft labels, in the order of the bags' rows."""
+    def _lessons(self, bags: Bags, *refined: bool) -> list[FloatArray]:
+        """Return the labels that LP-LLP finds, refined or not, as soft labels, in `order`."""
         known = bags.take(np.argsort(self.order), np.arange(len(bags.ids)))
-        F = LPLLP().solve(self.prepared, known)[self.order]
-        return np.eye(bags.n_classes)[Quotas(bags, np.arange(len(F)))(F).labels]
+        F = LPLLP().solve(self.prepared, known)
+        _, graph, ranks = LPLLP()._graph_of(self.prepared)
+        decode = Quotas(known, ranks)
+        plain = decode(F)
+        found = [refine(graph, decode, F, plain) if it else plain for it in refined]
+        return [np.eye(bags.n_classes)[one.labels[self.order]] for one in found]

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from apportion._core.decode import Decoding, threshold
+from apportion._core.decode import Decoding, Quotas, threshold
 from apportion._core.persistence import flicker_of
 from apportion._core.projection import reconcile
+from apportion._core.refine import refine
 from apportion._core.sequence_decode import decode_along_time
 from apportion._core.warn import warn_of_episodes
 from apportion._io.archive import Stored
@@ -40,7 +41,7 @@ from apportion.model_selection._candidate_fits import (
     held_out_again,
 )
 from apportion.model_selection._candidates import Candidate
-from apportion.model_selection._forests import TaughtTrees
+from apportion.model_selection._forests import REFINES, TaughtTrees
 from apportion.model_selection._in_time import InTime, learn_persistence
 from apportion.model_selection._smoothing import smoothed_on_graph
 from apportion.model_selection._weights import Weighing, weigh_candidates
@@ -149,8 +150,9 @@ class WeighingClassifier(BagClassifier):
             for c in candidates
             if c not in usable
         }
-        fitted, given_up = fit_candidates(problem, usable, folds, n_folds, self.n_jobs)
-        left_out |= given_up
+        compared = fit_candidates(problem, usable, folds, n_folds, self.n_jobs)
+        fitted = compared.fitted
+        left_out |= compared.left_out
         fitted_names = {*left_out, *(one.candidate.name for one in fitted)}
         left_out |= {c.name: SEE_WARNINGS for c in usable if c.name not in fitted_names}
         if not fitted:
@@ -166,7 +168,7 @@ class WeighingClassifier(BagClassifier):
             result, caught = _weighed(fitted, problem, held_out, left_out)
         for warning in caught:
             warnings.warn(warning, stacklevel=users_level())
-        self._take(result, problem, folds, n_folds, left_out)
+        self._take(result, problem, folds, n_folds, compared.of_refinement, left_out)
         return self
 
     def _asked_candidates(self, *, few_bags: bool = False) -> list[Candidate]:
@@ -182,6 +184,7 @@ class WeighingClassifier(BagClassifier):
         problem: Problem,
         folds: IntArray,
         n_folds: int,
+        of_refinement: float,
         left_out: dict[str, str],
     ) -> None:
         """Store what comes of the weighed candidates."""
@@ -189,7 +192,8 @@ class WeighingClassifier(BagClassifier):
         pairs = list(zip(result.fitted, result.weights, result.calibrations, strict=True))
         P, final, about_time, about_graph = result.average, result.final, "", ""
         along_time = in_time = None
-        if in_order is None:
+        refines = in_order is None and of_refinement > REFINES
+        if in_order is None and not refines:
             smoothed = smoothed_on_graph(result, problem, folds, n_folds)
             if smoothed is not None:
                 P, final, about_graph = smoothed
@@ -219,6 +223,14 @@ class WeighingClassifier(BagClassifier):
             plain = estimate_accuracy(result.final, result.average, by_quota.labels, bags)
             of_rows = self.estimated_accuracy_.fitted_rows
             self.estimated_accuracy_ = EstimatedAccuracy(plain.new_rows, of_rows)
+        if refines:
+            about_graph = (
+                "labels are refined on a graph of similar rows, because held-out totals are "
+                f"likelier by {of_refinement:.0f} in the log-likelihood if a forest learns such "
+                "labels; accuracies are estimated without that"
+            )
+            by_quota = self._refined(problem, F, by_quota)
+            self._store(bags, F, by_quota)
         names = [one.candidate.name for one in result.fitted]
         self.weights_ = dict(zip(names, result.weights.tolist(), strict=True))
         log_likelihoods = [calibration.log_likelihood for calibration in result.calibrations]
@@ -256,6 +268,11 @@ class WeighingClassifier(BagClassifier):
             about_time,
             about_graph,
         )
+
+    def _refined(self, problem: Problem, F: FloatArray, labels: Decoding) -> Decoding:
+        """Return labels that agree more with those of similar rows."""
+        _, graph, ranks = LPLLP()._graph_of(problem.standardized_rows)
+        return refine(graph, Quotas(problem.bags, ranks), F, labels)
 
     @with_reproducible_sums
     def predict(
