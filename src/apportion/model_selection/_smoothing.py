@@ -25,10 +25,9 @@ were looked at afterwards."""
 
 
 class Smoothed(NamedTuple):
-    """Smoothed probabilities of the fitted rows, their calibration, and why they are taken."""
+    """Smoothed and calibrated probabilities of the fitted rows, and why they are taken."""
 
     probabilities: FloatArray
-    calibration: Calibration
     why: str
 
 
@@ -86,6 +85,6 @@ def smoothed_on_graph(
     F = LPLLP(prior_weight=weight).solve(prepared, problem.bags, average)
     why = (
         "the average is smoothed on a graph of similar rows, because held-out totals are likelier "
-        f"by {rise:.0f} in the log-likelihood"
+        f"by {rise:.0f} in the log-likelihood; accuracies are estimated without that"
     )
-    return Smoothed(F, calibration.with_shifts_for(F, problem.bags.overall), why)
+    return Smoothed(calibration.with_shifts_for(F, problem.bags.overall)(F), why)
