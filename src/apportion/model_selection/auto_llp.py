@@ -40,12 +40,13 @@ class AutoLLP(WeighingClassifier):
 
     Parameters
     ----------
-    candidates : "auto", list or mapping, default="auto"
+    candidates : "auto", "fast", list or mapping, default="auto"
         The methods: names, such as `"taught"` or `"gp"`, and estimators with
         `fit(X, y, bags=, proportions=)` and `predict_proba`, in any mixture. A mapping gives names
-        to estimators. `"auto"` is ten methods, or eleven with fewer than 5 bags. Methods given by
-        name see standardized features, clipped at three standard deviations; estimators see X as it
-        is. See the user guide for all names.
+        to estimators. `"auto"` is ten methods, or eleven with fewer than 5 bags; `"fast"` is those
+        that are solved in closed form, `"count-rbf"` and `"lpllp"`. Methods given by name see
+        standardized features, clipped at three standard deviations; estimators see X as it is. See
+        the user guide for all names.
     cv : int or "auto", default="auto"
         The number of folds of whole bags. `"auto"` is 5. Beyond 20,000 rows, at most 3 of the folds
         are held out, and no more than are needed for 200 bags.
