@@ -20,6 +20,7 @@ from apportion._io.model_state import State, StateReader, short
 from apportion._utils.context import MOST_ROWS_AROUND, context_features
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import integer
+from apportion._utils.progress import INTERRUPTED, interrupted, keep_answer, keeping_answers
 from apportion._utils.sequences import Sequences
 from apportion._utils.threads import with_reproducible_sums
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -30,7 +31,7 @@ from apportion.estimators.lp_llp import LPLLP
 from apportion.exceptions import CandidateWarning, counted, users_level
 from apportion.graphs import Graph
 from apportion.model_selection._accuracy import EstimatedAccuracy, estimate_accuracy, withheld
-from apportion.model_selection._calibration import Calibration
+from apportion.model_selection._calibration import Calibration, calibrate, known_totals
 from apportion.model_selection._candidate_fits import (
     CandidateError,
     FittedCandidate,
@@ -118,6 +119,10 @@ class WeighingClassifier(BagClassifier):
         self
             The fitted estimator.
         """
+        with keeping_answers():
+            return self._fit(X, y, bags, proportions, times, sequences)
+
+    def _fit(self, X: Any, y: Any, bags: Any, proportions: Any, times: Any, sequences: Any) -> Self:
         self._check_parameters()
         candidates = self._asked_candidates()
         matched = self._matched(X, y, bags, proportions)
@@ -157,13 +162,20 @@ class WeighingClassifier(BagClassifier):
             raise ValueError("No candidate could be fitted; the warnings say why.")
         held_out = (folds >= 0) & (folds < n_folds)
         if in_order is not None and any(one.candidate.reach for one in fitted):
-            fitted, useless = _with_useful_context(fitted, problem, held_out, in_order)
+            try:
+                fitted, useless = _with_useful_context(fitted, problem, held_out, in_order)
+            except KeyboardInterrupt:
+                fitted, useless = _after_interrupt(fitted, problem, held_out)
             left_out |= useless
         result, caught = _weighed(fitted, problem, held_out, left_out)
-        if result.is_close:
+        if result.is_close and not interrupted():
             again, _ = bag_folds(problem, n_asked, deal + 1)
-            fitted = held_out_again(result.fitted, problem, again, n_folds, self.n_jobs)
-            result, caught = _weighed(fitted, problem, held_out, left_out)
+            try:
+                fitted = held_out_again(result.fitted, problem, again, n_folds, self.n_jobs)
+            except KeyboardInterrupt:
+                _keep_or_raise("held-out totals are those of one deal of the bags to folds only")
+            else:
+                result, caught = _weighed(fitted, problem, held_out, left_out)
         for warning in caught:
             warnings.warn(warning, stacklevel=users_level())
         self._take(result, problem, folds, n_folds, left_out)
@@ -190,7 +202,12 @@ class WeighingClassifier(BagClassifier):
         P, final, about_time, about_graph = result.average, result.final, "", ""
         along_time = in_time = None
         if in_order is None:
-            smoothed = smoothed_on_graph(result, problem, folds, n_folds)
+            smoothed = None
+            try:
+                if not interrupted():
+                    smoothed = smoothed_on_graph(result, problem, folds, n_folds)
+            except KeyboardInterrupt:
+                _keep_or_raise("it was not tried to smooth the answer on a graph of similar rows")
             if smoothed is not None:
                 P, final, about_graph = smoothed
         if in_order is not None:
@@ -458,6 +475,13 @@ def _weighed(
             warnings.simplefilter("always")
             try:
                 result = weigh_candidates(fitted, problem, held_out)
+                pairs = zip(result.fitted, result.weights, strict=True)
+                assert all(one.whole for one, weight in pairs if weight)
+            except KeyboardInterrupt:
+                fitted, unfinished = _after_interrupt(fitted, problem, held_out)
+                left_out |= unfinished
+                failed.append(CandidateWarning(interrupted()))
+                continue
             except CandidateError as failure:
                 fitted = [one for one in fitted if one.candidate.name != failure.name]
                 left_out[failure.name] = SEE_WARNINGS
@@ -466,6 +490,39 @@ def _weighed(
                     raise
                 continue
         return result, [*failed, *(w.message for w in caught if isinstance(w.message, Warning))]
+
+
+def _after_interrupt(
+    fitted: Sequence[FittedCandidate], problem: Problem, held_out: BoolArray
+) -> tuple[list[FittedCandidate], dict[str, str]]:
+    """Return the candidates that an interrupt leaves, and why others are left out.
+
+    These are the ones that are fitted to all bags; if there is none, the one whose held-out totals
+    are likeliest is fitted after all. The interrupt goes on if it is the second.
+    """
+    if held_out.any():
+        kept = [one for one in fitted if one.is_whole]
+        if not kept:
+            known = known_totals(problem.bags, held_out, problem.standardized)
+            found = [calibrate(one.held_out[known.rows], known).log_likelihood for one in fitted]
+            kept = [fitted[int(np.argmax(found))]]
+    else:  # all are, and what goes on is LPLLP, with their average as prior
+        kept = [one for one in fitted if not isinstance(one.candidate.estimator, LPLLP)]
+        if not kept:
+            raise KeyboardInterrupt
+    names = [one.candidate.name for one in kept]
+    others = [one.candidate.name for one in fitted if one.candidate.name not in names]
+    without = f", without {', '.join(others)}" if others else ""
+    _keep_or_raise(f"the answer is that of {', '.join(names)}{without}")
+    return kept, dict.fromkeys(others, SEE_WARNINGS)
+
+
+def _keep_or_raise(said: str) -> None:
+    """Warn of what an interrupt leaves out, or let the interrupt go on if it is the second."""
+    text = f"{INTERRUPTED}{said}."
+    if not keep_answer(text):
+        raise KeyboardInterrupt
+    warnings.warn(text, CandidateWarning, stacklevel=users_level())
 
 
 # A method that sees the rows around knows in part what is learned of how activities last, but not
