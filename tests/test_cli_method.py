@@ -298,6 +298,19 @@ def test_fast_weighs_the_fast_methods(weeks):
         label_table("rows.csv", bags="day", proportions="totals.csv", method="gp", fast=True)
 
 
+def test_what_takes_much_memory_is_said_beforehand(weeks, monkeypatch):
+    monkeypatch.setattr(_candidates, "DEFAULT", ("gp", "mean-map"))
+    monkeypatch.setattr(_candidates, "free_bytes", lambda: 2**20)
+    said = labeled("--method", "auto")[2]
+    says = f"Memory: comparing methods on {len(weeks)} rows of 2 features takes about "
+    assert said.count(says) == said.count("Memory: ") == 1
+    assert "1.0 MiB are free. Use --method lpllp, which takes a tenth of it, or fewer rows." in said
+    assert said.index(says) < said.index("estimated accuracy")
+    assert "Memory:" not in labeled("--method", "mean-map", "--force")[2]
+    monkeypatch.setattr(_candidates, "free_bytes", lambda: 2**40)
+    assert "Memory:" not in labeled("--method", "auto", "--force")[2]
+
+
 def test_abstention_says_what_confidence_is(weeks, two_methods):
     said = labeled("--method", "auto", "--abstain-below", 0.9)[2]
     assert "(--abstain-below); confidence is a probability" in said

@@ -256,6 +256,34 @@ def test_participants_are_one_job():
     assert [one for one, _ in groupby(firsts)] == [f"participant {i} of 3" for i in (1, 2, 3)]
 
 
+def test_participants_count_with_their_rows():
+    X, known = some_bags(120)
+    people = np.array(["p1", "p2"], dtype=object)[(known["bags"] >= 9).astype(int)]
+    supervision = Supervision(known["bags"].astype(object), known["proportions"], None, people, {})
+    reports = reports_of(lambda: label_rows(X, supervision, LPLLP(random_state=0)))
+    share = (known["bags"] < 9).mean()
+    second = [done for _, done, detail in reports if detail.startswith("participant 2 of 2")]
+    assert second[0] == (share if people[0] == "p1" else 1 - share)
+
+
+def test_runs_count_with_what_they_cost():
+    costs = [1.0, 3.0, 4.0]
+
+    def work():
+        with several_runs("labeling", "part", 3, costs=costs) as next_run:
+            next_run()
+            report_progress("propagating", 0.5)
+            next_run(3)
+            report_progress("propagating", 0.5)
+            costs[2] = 0.0  # which would be less, had it not been more
+            report_progress("propagating", 0.1)
+            next_run(4)
+            report_progress("labeling")
+
+    shares = [done for _, done, _ in reports_of(work)]
+    assert shares == [0.0625, 0.75, 1.0, 1.0]
+
+
 # What the command line shows
 
 

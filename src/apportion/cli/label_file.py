@@ -32,6 +32,7 @@ from apportion.labeling.table import (
     check_savable,
     require_times,
 )
+from apportion.model_selection._candidates import MEMORY
 from apportion.report import page_bytes
 from apportion.report._glossary import Explanations
 from apportion.report._labeled import contents_of_table
@@ -62,9 +63,10 @@ def label_file(
     print_notes(explain.lines(task.bag_word), out.quiet)
     print_notes(task.rules, out.quiet, "rules, each an option:")
     print_notes(first_notes, out.quiet)
+    print_notes(filter(None, [settings.memory_note(task, features)]), out.quiet)
     with first_interrupt_keeps(), keeping_answers(), stages(out.quiet):
         labeled = settings.label(task, features, command)
-    notes = labeled.notes[len(first_notes) :]
+    notes = [note for note in labeled.notes[len(first_notes) :] if MEMORY not in note]
     doubts = [note for note in notes if INTERRUPTED in note]
     print_notes(doubts, quiet=False)
     print_notes([note for note in notes if note not in doubts], out.quiet)

@@ -315,7 +315,8 @@ def label_groups(
     fitted_rows: dict[Any, IntArray] = {}
     notes: list[str] = []
     groups = list(supervision.by_group(chosen))
-    with several_runs("labeling", "participant", len(groups)) as next_run:
+    costs = [float(len(rows)) for _, rows, _ in groups]
+    with several_runs("labeling", "participant", len(groups), costs=costs) as next_run:
         for group, rows, known in groups:
             next_run()
             if not (known.bagged | known.labeled).any():

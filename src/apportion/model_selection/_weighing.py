@@ -40,7 +40,7 @@ from apportion.model_selection._candidate_fits import (
     fit_candidates,
     held_out_again,
 )
-from apportion.model_selection._candidates import Candidate
+from apportion.model_selection._candidates import TAKES_MEMORY, Candidate, memory_note
 from apportion.model_selection._forests import TaughtTrees
 from apportion.model_selection._in_time import InTime, learn_persistence
 from apportion.model_selection._smoothing import smoothed_on_graph
@@ -154,6 +154,10 @@ class WeighingClassifier(BagClassifier):
             for c in candidates
             if c not in usable
         }
+        if any(c.name in TAKES_MEMORY for c in usable):
+            note = memory_note(len(rows), rows.shape[1], matched.n_classes)
+            if note:
+                warnings.warn(CandidateWarning(note), stacklevel=users_level())
         fitted, given_up = fit_candidates(problem, usable, folds, n_folds, self.n_jobs)
         left_out |= given_up
         fitted_names = {*left_out, *(one.candidate.name for one in fitted)}
