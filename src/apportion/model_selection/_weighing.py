@@ -505,19 +505,20 @@ def _after_interrupt(
     are likeliest is fitted after all. The interrupt goes on if it is the second.
     """
     if held_out.any():
+        why = "as no other method was fitted to all bags yet"
         kept = [one for one in fitted if one.is_whole]
         if not kept:
             known = known_totals(problem.bags, held_out, problem.standardized)
             found = [calibrate(one.held_out[known.rows], known).log_likelihood for one in fitted]
             kept = [fitted[int(np.argmax(found))]]
     else:  # all are, and what goes on is LPLLP, with their average as prior
+        why = "not smoothed on a graph"
         kept = [one for one in fitted if not isinstance(one.candidate.estimator, LPLLP)]
         if not kept:
             raise KeyboardInterrupt
     names = [one.candidate.name for one in kept]
     others = [one.candidate.name for one in fitted if one.candidate.name not in names]
-    without = f", without {', '.join(others)}" if others else ""
-    _keep_or_raise(f"the answer is that of {', '.join(names)}{without}")
+    _keep_or_raise(f"the answer is that of {', '.join(names)}, {why}")
     return kept, dict.fromkeys(others, SEE_WARNINGS)
 
 
