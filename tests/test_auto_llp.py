@@ -388,7 +388,9 @@ def test_names_estimators_and_mappings_are_candidates():
     assert [one.name for one in named] == ["mean-map", "InvCal", "InvCal-2"]
     assert [one.name for one in resolve_candidates({"mine": MeanMap()})] == ["mine"]
     assert [one.name for one in resolve_candidates(["lpllp-gp"])] == ["gp", "lpllp-gp"]
-    assert [one.name for one in resolve_candidates("fast")][-1] == "lpllp"
+    last = resolve_candidates("fast")[-1]
+    assert (last.name, last.races, last.rough) == ("lpllp", True, {"time_weight": 0.0})
+    assert not resolve_candidates("fast", few_bags=True)[-1].rough
     assert set(resolve_candidates("auto")[0].__dict__) >= {"name", "estimator"}
 
 

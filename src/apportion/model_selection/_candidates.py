@@ -285,7 +285,8 @@ def resolve_candidates(asked: Any, *, few_bags: bool = False) -> list[Candidate]
     if isinstance(asked, str) and asked == "auto":
         asked = WITHOUT_FOLDS if few_bags else DEFAULT
     elif isinstance(asked, str) and asked == FAST:
-        return [_in_seconds(NAMED[name]()) for name in _FAST]
+        found = [NAMED[name]() for name in _FAST]
+        return found if few_bags else [_in_seconds(candidate) for candidate in found]
     if isinstance(asked, str) or not isinstance(asked, Iterable):
         raise _not_candidates(asked)
     pairs = asked.items() if isinstance(asked, Mapping) else ((None, item) for item in asked)

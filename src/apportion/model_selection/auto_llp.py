@@ -33,6 +33,9 @@ class AutoLLP(WeighingClassifier):
     Without times, the average is smoothed on a graph of similar rows before it is reconciled, if
     held-out totals become clearly likelier by that.
 
+    An interrupt (Ctrl-C) keeps the methods that are complete, and a warning says which these are; a
+    second one ends the fit.
+
     If the totals of random bags do not show that the methods know more than the class shares, new
     rows get the class shares, and a warning says so. With fewer than 5 bags none is held out: if
     the labels of `LPLLP` are much smoother than labels under totals drawn at random, it answers
