@@ -19,9 +19,10 @@ from apportion.datasets import make_bags, make_half_kernel, make_xor
 from apportion.estimators._inductive import InductiveClassifier
 from apportion.estimators._prepared import Prepared
 from apportion.model_selection import _calibration as calibration
+from apportion.model_selection import _candidates
 from apportion.model_selection import _weighing as weighing
 from apportion.model_selection._candidate_fits import bag_folds, fold_of_rows, known_without
-from apportion.model_selection._candidates import NAMED, resolve_candidates
+from apportion.model_selection._candidates import NAMED, memory_note, resolve_candidates
 from apportion.model_selection._graph_of_model import graph_in
 from apportion.model_selection._weights import candidate_weights
 from apportion.supervision.bags import match_bags
@@ -387,6 +388,9 @@ def test_names_estimators_and_mappings_are_candidates():
     assert [one.name for one in named] == ["mean-map", "InvCal", "InvCal-2"]
     assert [one.name for one in resolve_candidates({"mine": MeanMap()})] == ["mine"]
     assert [one.name for one in resolve_candidates(["lpllp-gp"])] == ["gp", "lpllp-gp"]
+    last = resolve_candidates("fast")[-1]
+    assert (last.name, last.races, last.rough) == ("lpllp", True, {"time_weight": 0.0})
+    assert not resolve_candidates("fast", few_bags=True)[-1].rough
     assert set(resolve_candidates("auto")[0].__dict__) >= {"name", "estimator"}
 
 
@@ -426,6 +430,19 @@ def test_an_interrupt_keeps_the_complete_candidates():
     assert model.weights_ == {"good": 1.0}
     with pytest.raises(KeyboardInterrupt):
         AutoLLP({"late": Interrupted(), "good": Oracle()}).fit(X, bags=bags, proportions=totals)
+
+
+def test_memory_is_said_before_it_is_taken_and_grows_with_the_rows(monkeypatch):
+    X, _, bags, totals = wine()
+    monkeypatch.setattr(_candidates, "free_bytes", lambda: 3_000_000)
+    with pytest.warns(CandidateWarning, match="Memory: comparing methods on 178 rows of 13 feat"):
+        AutoLLP(["gp"]).fit(X, bags=bags, proportions=totals)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        AutoLLP(["mean-map"]).fit(X, bags=bags, proportions=totals)
+    assert not memory_note(70, 13, 3)
+    assert "3.3 MiB, and 2.9 MiB are free. Use method='lpllp'" in memory_note(185, 13, 3)
+    assert "6.6 MiB" in memory_note(370, 13, 3)
 
 
 def test_methods_that_cannot_scale_are_left_out_and_named(monkeypatch):

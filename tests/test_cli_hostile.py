@@ -27,6 +27,7 @@ from apportion.persistence import load_model, save_model
 from command_line import (
     KNOWN,
     WAIT,
+    cells_of,
     day_files,
     day_rows,
     done,
@@ -947,6 +948,104 @@ def test_ctrl_c_leaves_nothing():
     assert files_of(".") == before
 
 
+SLOW_METHOD = f"""
+import sys, time
+from apportion.model_selection import _candidates, _weighing
+from apportion.model_selection._forests import TaughtTrees
+
+_candidates.DEFAULT = {{methods}}
+
+def slow(*_):
+    {WAIT}
+
+def deaf(*_):
+    try:
+        slow()
+    except KeyboardInterrupt:
+        deaf()
+
+TaughtTrees.held_out = slow
+if {{again}}:
+    _weighing.weigh_candidates = deaf
+"""
+
+
+def week_files():
+    """Write rows of eight days, two classes well apart, and their totals."""
+    generator = np.random.default_rng(0)
+    tv = generator.random(160) < np.repeat(generator.uniform(0.1, 0.9, 8), 20)
+    days = np.repeat(np.arange(8), 20)
+    x = (4 * tv + generator.normal(size=160)).round(3)
+    write("week.csv", table(day=days.tolist(), x=x.tolist()))
+    counts = [int(tv[days == day].sum()) for day in range(8)]
+    write("week_totals.csv", table(day=range(8), sleep=[20 - k for k in counts], tv=counts))
+
+
+def compared(
+    *words, methods=("gp", "mean-map", "taught", "trees"), again=False, sent=signal.SIGINT, code=""
+):
+    """Return a command that was sent a signal while it compares methods."""
+    week_files()
+    known = ["--bags", "day", "--proportions", "week_totals.csv", "--method", "auto"]
+    code += SLOW_METHOD.format(methods=tuple(methods), again=again)
+    running = process("label", "week.csv", *known, *words, code=code)
+    assert any(line == "slow now\n" for line in running.stderr)
+    running.send_signal(sent)
+    return running
+
+
+def test_ctrl_c_while_methods_are_compared_writes_the_answer_so_far():
+    words = ["--output", "labels.csv", "--report", "report.html", "--model", "model.zip"]
+    running = compared(*words)
+    out, said = running.communicate(timeout=60)
+    assert (running.returncode, out) == (6, "")
+    heeded, first = [line for line in said.splitlines() if "nterrupted" in line]
+    assert heeded.startswith("interrupted: the answer so far is completed")
+    says = "Interrupted: the answer is that of the methods so far, without taught, trees."
+    assert first == says
+    assert said.splitlines().index(first) < 4  # before all that is said of the labels
+    rows = cells_of(Path("labels.csv").read_text())
+    assert len([row for row in rows if row["label"] in ("sleep", "tv")]) == 160
+    assert Path("report.html").exists()
+    assert Path("model.zip").exists()
+
+
+def test_ctrl_c_is_said_even_by_the_quiet():
+    running = compared("--output", "labels.csv", "--quiet")
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 6
+    assert said.startswith("Interrupted: ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "methods", "code"),
+    [
+        (signal.SIGINT, ["taught", "gp"], 130),
+        (signal.SIGTERM, ["gp", "taught"], 143),
+    ],
+)
+def test_what_ends_the_comparison_of_methods_leaves_nothing(sent, methods, code):
+    """Ctrl-C before any method is complete, and other signals at any time."""
+    running = compared("-o", "labels.csv", "-q", methods=methods, sent=sent, code=PARTS)
+    out, said = running.communicate(timeout=60)
+    assert (running.returncode, out) == (code, "registered\n")
+    why = "interrupted" if sent == signal.SIGINT else "told to stop"
+    assert said == f"apportion: {why}; no file is left half written.\n"
+    assert not list(Path().glob("*labels*"))
+
+
+def test_a_second_ctrl_c_stops_the_command():
+    """Also where a library swallows interrupts."""
+    running = compared("-o", "labels.csv", "-q", again=True)
+    assert running.stderr.readline() == "slow now\n"
+    running.send_signal(signal.SIGINT)
+    out, said = running.communicate(timeout=60)
+    assert (running.returncode, out) == (130, "")
+    assert said == "apportion: interrupted; no file is left half written.\n"
+    assert not list(Path().glob("*labels*"))
+
+
 SLOW_WRITING = f"""
 import sys, time
 from pyarrow import csv
@@ -977,9 +1076,7 @@ def test_a_stop_in_the_middle_of_writing_leaves_nothing(sent):
     assert files_of(".") == before
 
 
-def test_a_stop_runs_what_is_registered_and_takes_nothing_apart():
-    """Threads of other libraries may still use the interpreter."""
-    code = """
+PARTS = """
 import atexit, os, sys
 
 class Part:
@@ -989,7 +1086,11 @@ class Part:
 sys.part = Part()
 atexit.register(print, "registered")
 """
-    running = process("label", "rows.csv", *KNOWN, "-o", "labels.csv", code=code + SLOW)
+
+
+def test_a_stop_runs_what_is_registered_and_takes_nothing_apart():
+    """Threads of other libraries may still use the interpreter."""
+    running = process("label", "rows.csv", *KNOWN, "-o", "labels.csv", code=PARTS + SLOW)
     for said in running.stderr:
         if said == "slow now\n":
             break

@@ -265,7 +265,7 @@ def test_options_of_lpllp_do_not_go_with_other_methods(weeks):
     ("words", "says"),
     [
         (["--method", "magic"], "--method must be one of auto, gp, "),
-        (["--jobs", 2], "--jobs is for --method auto, and --method is lpllp"),
+        (["--fast"], "--fast is for --method auto, and --method is lpllp"),
     ],
 )
 def test_methods_and_options_that_do_not_exist(words, says):
@@ -283,9 +283,32 @@ def test_few_bags_withhold_the_estimate_and_leave_masses(two_methods):
     assert "which ranks rows and is not a probability" in said
 
 
-def test_processes_are_those_of_auto():
-    assert estimator_of(MethodOptions(method="auto", jobs=2)).n_jobs == 2
-    assert estimator_of(MethodOptions(method="auto")).n_jobs is None
+def test_fast_weighs_the_fast_methods(weeks):
+    fast = {"gp", "gp-trees", "inv-cal", "inv-cal-rbf", "count-rbf", "lpllp"}
+    summary, rows, _ = labeled("--method", "auto", "--fast")
+    weighed = {one["name"] for one in summary["candidates"]}
+    assert weighed <= fast
+    assert weighed >= fast - {"lpllp"}  # which may be given up
+    assert np.mean([row["label"] for row in rows] == weeks) > 0.9
+    table = label_table("rows.csv", bags="day", proportions="totals.csv", method="auto", fast=True)
+    assert table.labels.labels.tolist() == [row["label"] for row in rows]
+    assert estimator_of(MethodOptions(method="auto", fast=True)).candidates == "fast"
+    assert estimator_of(MethodOptions(method="auto")).candidates == "auto"
+    with pytest.raises(ValueError, match="`fast` is for the method 'auto', and the method is 'gp'"):
+        label_table("rows.csv", bags="day", proportions="totals.csv", method="gp", fast=True)
+
+
+def test_what_takes_much_memory_is_said_beforehand(weeks, monkeypatch):
+    monkeypatch.setattr(_candidates, "DEFAULT", ("gp", "mean-map"))
+    monkeypatch.setattr(_candidates, "free_bytes", lambda: 2**20)
+    said = labeled("--method", "auto")[2]
+    says = f"Memory: comparing methods on {len(weeks)} rows of 2 features takes about "
+    assert said.count(says) == said.count("Memory: ") == 1
+    assert "1.0 MiB are free. Use --method lpllp, which takes a tenth of it, or fewer rows." in said
+    assert said.index(says) < said.index("estimated accuracy")
+    assert "Memory:" not in labeled("--method", "mean-map", "--force")[2]
+    monkeypatch.setattr(_candidates, "free_bytes", lambda: 2**40)
+    assert "Memory:" not in labeled("--method", "auto", "--force")[2]
 
 
 def test_abstention_says_what_confidence_is(weeks, two_methods):

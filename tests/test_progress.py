@@ -13,6 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from apportion import LPLLP, RBFGraph, Totals
 from apportion._core import uniqueness
 from apportion._utils.progress import (
+    interrupted,
+    keep_answer,
+    keeping_answers,
+    note_answer,
     progress_callback,
     report_progress,
     several_runs,
@@ -252,6 +256,34 @@ def test_participants_are_one_job():
     assert [one for one, _ in groupby(firsts)] == [f"participant {i} of 3" for i in (1, 2, 3)]
 
 
+def test_participants_count_with_their_rows():
+    X, known = some_bags(120)
+    people = np.array(["p1", "p2"], dtype=object)[(known["bags"] >= 9).astype(int)]
+    supervision = Supervision(known["bags"].astype(object), known["proportions"], None, people, {})
+    reports = reports_of(lambda: label_rows(X, supervision, LPLLP(random_state=0)))
+    share = (known["bags"] < 9).mean()
+    second = [done for _, done, detail in reports if detail.startswith("participant 2 of 2")]
+    assert second[0] == (share if people[0] == "p1" else 1 - share)
+
+
+def test_runs_count_with_what_they_cost():
+    costs = [1.0, 3.0, 4.0]
+
+    def work():
+        with several_runs("labeling", "part", 3, costs=costs) as next_run:
+            next_run()
+            report_progress("propagating", 0.5)
+            next_run(3)
+            report_progress("propagating", 0.5)
+            costs[2] = 0.0  # which would be less, had it not been more
+            report_progress("propagating", 0.1)
+            next_run(4)
+            report_progress("labeling")
+
+    shares = [done for _, done, _ in reports_of(work)]
+    assert shares == [0.0625, 0.75, 1.0, 1.0]
+
+
 # What the command line shows
 
 
@@ -268,6 +300,46 @@ def test_lines_say_how_far_a_job_is_and_how_long_it_will_take(monkeypatch):
     lines("propagating", 0.25, "start 3 of at most 9")
     assert printed == ["    5.0 s  propagating, start 1 of at most 9"]
     assert lines.state() == "propagating, start 3 of at most 9: 25%, about 3 min left"
+
+
+def test_it_is_said_once_that_ctrl_c_keeps_the_answer(monkeypatch):
+    console = pytest.importorskip("apportion.cli.console")
+    printed, shown, now = [], [], [0.0]
+    monkeypatch.setattr(console.console, "print", printed.append)
+
+    def show(*report):
+        shown.append(report)
+
+    with keeping_answers():
+        callback = console._about_ctrl_c(show, clock=lambda: now[0])
+        for seconds in (1.0, 31.0):  # there is no answer yet
+            now[0] = seconds
+            callback("weighing methods", 0.1)
+        assert not printed
+        note_answer()
+        callback("weighing methods", 0.2)
+        callback("weighing methods", 0.3)
+        assert printed == ["Ctrl-C: stop here and keep the answer so far"]
+        assert keep_answer("Interrupted: without trees.")
+        callback("weighing methods", 1.0)
+        callback("weighing methods", 1.0)
+        assert printed[1:] == [
+            "interrupted: the answer so far is completed; Ctrl-C again stops without it"
+        ]
+        assert not keep_answer("a second one")
+        assert interrupted() == "Interrupted: without trees."
+    assert len(shown) == 6
+    assert not interrupted()
+
+
+def test_nothing_is_said_of_ctrl_c_in_the_first_seconds(monkeypatch):
+    console = pytest.importorskip("apportion.cli.console")
+    printed = []
+    monkeypatch.setattr(console.console, "print", printed.append)
+    with keeping_answers():
+        note_answer()
+        console._about_ctrl_c(lambda *_: None, clock=lambda: 0.0)("weighing methods", 0.5)
+    assert not printed
 
 
 def test_a_line_is_printed_also_when_nothing_is_reported(monkeypatch):

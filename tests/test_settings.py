@@ -192,7 +192,8 @@ def test_a_diary_from_settings(tmp_path):
         ("alpha", True, "--alpha, settings.json: found true"),
         ("seed", 1.5, ("--seed, settings.json: found 1.5", "a whole number of 0 or more")),
         ("seed", -1, "--seed, settings.json: found -1"),
-        ("jobs", 0, "a whole number of 1 or more"),
+        ("probes", 1.5, "a whole number of 0 or more"),
+        ("jobs", 2, "the option 'jobs', which there is not"),
         ("scale", 1, ("--scale, settings.json: found 1", "true or false")),
         ("missing", "zero", ('found "zero"', "one of 'median', 'drop', 'error'")),
         ("exclude", "y", "a list of texts"),
@@ -224,13 +225,13 @@ def test_a_settings_file_that_is_not_there(in_a_folder):
 
 
 def test_settings_that_do_not_go_together_are_told_apart_by_name(in_a_folder):
-    save(method="gp", jobs=2)
-    says = "--jobs is for --method auto, and --method is gp"
+    save(method="gp", fast=True)
+    says = "--fast is for --method auto, and --method is gp"
     refused("label", "--settings", "settings.json", code=2, says=says)
     with pytest.raises(SettingsError) as error:
         read_settings("settings.json").check()
-    assert error.value.parameter == "jobs"
-    assert str(error.value) == "jobs is for method='auto', and method is gp."
+    assert error.value.parameter == "fast"
+    assert str(error.value) == "fast is for method='auto', and method is gp."
     for options, name in (
         ({"abstain_below": math.nan}, "abstain_below"),
         ({"diary": "diary.csv"}, "diary"),

@@ -180,9 +180,9 @@ def test_a_candidate_that_lags_far_behind_is_given_up(monkeypatch):
     folds = fits.fold_of_rows(Prepared(X), matched, 5)
     monkeypatch.setattr(fits, "_HOPELESS", -np.inf)
     solved = []
-    solve = fits._Fits.solve
+    solve = fits._Fits.solved
     monkeypatch.setattr(
-        fits._Fits, "solve", lambda one, some: (solved.append(list(some)), solve(one, some))[1]
+        fits._Fits, "solved", lambda one, some: (solved.append(list(some)), solve(one, some))[1]
     )
     found = fits.fit_candidates(problem_of(X, matched), resolve_candidates(asked), folds, 5, None)
     assert [one.candidate.name for one in found.fitted] == ["count"]

@@ -282,8 +282,8 @@ class SettingsError(InputError):
 
     Examples
     --------
-    >>> print(SettingsError.about("jobs", hint("{jobs} is for {method:auto}.")))
-    jobs is for method='auto'.
+    >>> print(SettingsError.about("fast", hint("{fast} is for {method:auto}.")))
+    fast is for method='auto'.
     """
 
     @classmethod

@@ -292,10 +292,12 @@ class MethodOptions:
         metavar="METHOD",
         choices=METHODS,
     )
-    jobs: int | None = _method(
-        None,
-        hint("Has no effect any more: {method:auto} uses all processors. Kept for older settings."),
-        low=1,
+    fast: bool = _method(
+        False,
+        hint(
+            "Weigh only methods of {method:auto} that take little time: those that are solved in "
+            "closed form, count-rbf and lpllp."
+        ),
     )
     decode: Literal["auto", "quota", "threshold", "sequence"] = _method(
         "auto",
@@ -353,7 +355,7 @@ class MethodOptions:
     @property
     def of_lp_llp(self) -> dict[str, Any]:
         """The options that belong to LPLLP alone and were given."""
-        common = ("method", "jobs", "decode", "no_time", "context", "seed")
+        common = ("method", "fast", "decode", "no_time", "context", "seed")
         return {
             item.name: getattr(self, item.name)
             for item in fields(self)

@@ -28,6 +28,7 @@ _LONG = (PROPAGATING, WEIGHING)
 
 _callback: ContextVar[ProgressCallback | None] = ContextVar("callback", default=None)
 _job: ContextVar[_Job | None] = ContextVar("job", default=None)
+_kept: ContextVar[list[str] | None] = ContextVar("kept", default=None)
 
 
 def report_progress(stage: str, done: float | None = None) -> None:
@@ -44,6 +45,52 @@ def report_progress(stage: str, done: float | None = None) -> None:
         stage, done, detail = job.around(stage, done, detail)
         job = job.outer
     callback(stage, done, detail)
+
+
+INTERRUPTED = "Interrupted: "
+"""How warnings begin that say what an answer is without."""
+
+
+@contextmanager
+def keeping_answers() -> Iterator[None]:
+    """Let the first interrupt (Ctrl-C) in the block keep what is complete, and a second one end it.
+
+    A block within a block is part of it.
+    """
+    if _kept.get() is not None:
+        yield
+        return
+    before = _kept.set([])
+    try:
+        yield
+    finally:
+        _kept.reset(before)
+
+
+def note_answer() -> None:
+    """Note that from now on an answer is at hand, if the work is interrupted."""
+    said = _kept.get()
+    if said is not None and not said:
+        said.append("")
+
+
+def answer_at_hand() -> bool:
+    """Return whether an interrupt would keep an answer; no second one does."""
+    return _kept.get() == [""]
+
+
+def keep_answer(without: str) -> bool:
+    """Note what the answer is without, and return True, if this is the first interrupt."""
+    said = _kept.get()
+    if said is None or any(said):
+        return False
+    said.append(without)
+    return True
+
+
+def interrupted() -> str:
+    """Return what the answer is without after an interrupt; empty if there was none."""
+    return " ".join(filter(None, _kept.get() or ()))
 
 
 def duration(seconds: float) -> str:
@@ -121,13 +168,15 @@ def several_runs(
     expected: int = 1,
     *,
     at_most: bool = False,
-) -> Iterator[Callable[[], None]]:
+    costs: Sequence[float] | None = None,
+) -> Iterator[Callable[..., None]]:
     """Report several runs as one job whose share never falls; yield a function that starts a run.
 
-    The share is (finished runs + share of the current one) / expected runs. The share of a run is
-    that of its propagation, or of its weighing of methods, because its other stages are short. Jobs
-    may be nested. A job of one run is reported as that run; if runs have no name, its propagation
-    is called `stage`.
+    The share is (finished runs + share of the current one) / expected runs, each counted with its
+    cost. The share of a run is that of its propagation, or of its weighing of methods, because its
+    other stages are short. Jobs may be nested. A job of one run is reported as that run; if runs
+    have no name, its propagation is called `stage`. The function takes the number of the run, by
+    default the next; with the number after the last, all are finished.
 
     Parameters
     ----------
@@ -139,6 +188,8 @@ def several_runs(
         The number of runs.
     at_most : bool
         Whether there may be fewer runs.
+    costs : sequence of float, optional
+        How long each run takes, relative to others; they may change while runs are measured.
 
     Examples
     --------
@@ -150,7 +201,7 @@ def several_runs(
     labeling, participant 1 of 2, propagating: 25%
     labeling, participant 2 of 2, propagating: 75%
     """
-    job = _Job(stage, run, expected, at_most, _job.get())
+    job = _Job(stage, run, [1.0] * expected if costs is None else costs, at_most, _job.get())
     before = _job.set(job)
     try:
         yield job.next_run
@@ -165,19 +216,19 @@ class _Job:
         self,
         stage: str,
         run: str,
-        expected: int,
+        costs: Sequence[float],
         at_most: bool,
         outer: _Job | None,
     ) -> None:
         self.outer = outer
-        self._stage, self._run, self._expected = stage, run, expected
-        self._of = f"of at most {expected}" if at_most else f"of {expected}"
+        self._stage, self._run, self._costs, self._expected = stage, run, costs, len(costs)
+        self._of = f"of at most {len(costs)}" if at_most else f"of {len(costs)}"
         self._number = 0
         self._done = 0.0
 
-    def next_run(self) -> None:
-        """Start the next run; the runs before it are finished."""
-        self._number += 1
+    def next_run(self, number: int | None = None) -> None:
+        """Start a run, by default the next; the runs before it are finished."""
+        self._number = min(self._number + 1, self._expected) if number is None else number
         self._advance(0.0)
 
     def around(self, stage: str, done: float | None, detail: str) -> tuple[str, float | None, str]:
@@ -189,9 +240,12 @@ class _Job:
         if self._expected == 1:
             return self._stage, self._done, detail
         inner = "" if stage == self._stage else stage
-        number = f"{self._run} {self._number} {self._of}"
+        number = f"{self._run} {min(self._number, self._expected)} {self._of}"
         return self._stage, self._done, ", ".join(filter(None, [number, inner, detail]))
 
     def _advance(self, share: float) -> None:
-        number = min(max(self._number, 1), self._expected)
-        self._done = min(max((number - 1 + share) / self._expected, self._done), 1.0)
+        number = max(self._number, 1)
+        costs = self._costs
+        spent = sum(costs[: number - 1]) + share * sum(costs[number - 1 : number])
+        done = spent / (sum(costs) or 1.0) if number <= self._expected else 1.0
+        self._done = min(max(done, self._done), 1.0)

@@ -53,6 +53,26 @@ def ending_at_once() -> Iterator[None]:
         stop_cleanly()
 
 
+@contextmanager
+def first_interrupt_keeps() -> Iterator[None]:
+    """Let the first Ctrl-C in the block raise `KeyboardInterrupt`, and a second one `Stopped`.
+
+    What of the work is complete may then be kept; an interrupt that nobody handles stops the
+    command. Without `stop_cleanly`, nothing changes.
+    """
+    if signal.getsignal(signal.SIGINT) is not _stop:
+        yield
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        _stop(signal.SIGINT, None)
+    finally:
+        if signal.getsignal(signal.SIGINT) is _interrupt:
+            signal.signal(signal.SIGINT, _stop)
+
+
 def print_stopped(code: object) -> None:
     """Print to stderr why the command stops; a closed stderr is ignored."""
     why = "interrupted" if code == 128 + signal.SIGINT else "told to stop"
@@ -86,6 +106,11 @@ def _handle(names: tuple[str, ...], handler: signal._HANDLER) -> None:
 def _end(number: int, frame: FrameType | None) -> NoReturn:
     print_stopped(128 + number)
     os._exit(128 + number)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(number, _stop)
+    raise KeyboardInterrupt
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

@@ -65,9 +65,17 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Re
     >>> in_threads(lambda block: sum(block), [[1, 2], [3]])
     [3, 3]
     """
+    return list(each_in_threads(work, items))
+
+
+def each_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """Yield the results of a function for all items, each as soon as it and those before are there.
+
+    An exception, such as an interrupt, cancels the items that were not begun.
+    """
     if len(items) < 2 or n_threads() < 2 or getattr(_inside, "a_worker", False):
-        return [work(item) for item in items]
-    return list(_pool().map(work, items))
+        return map(work, items)
+    return _pool().map(work, items)
 
 
 def block_rows(n_samples: int, n_columns: int) -> int:

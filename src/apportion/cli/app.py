@@ -34,7 +34,8 @@ because `apportion --help` shows it without importing numpy, scikit-learn or pya
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 an input cannot be used, 2 the command line is wrong, 3 an output "
-    "cannot be written, 4 not enough memory, 5 the labels are written but not their report, 70 a "
+    "cannot be written, 4 not enough memory, 5 the labels are written but not their report, 6 "
+    "Ctrl-C cut the work short and the labels so far are written, 70 a "
     "fault of this program, 130 interrupted, 129 and 143 told to stop. Data go to stdout, messages "
     "to stderr."
 )

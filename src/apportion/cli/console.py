@@ -26,10 +26,17 @@ from rich.progress import (
 )
 
 from apportion._io.atomic_write import UNCHANGED
-from apportion._utils.progress import duration, progress_callback, time_left
+from apportion._utils.progress import (
+    ProgressCallback,
+    answer_at_hand,
+    duration,
+    interrupted,
+    progress_callback,
+    time_left,
+)
 from apportion.exceptions import Advice, InputError, Names, OutputError, SettingsError, rendered
 
-BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, NO_REPORT = 1, 2, 3, 4, 5
+BAD_INPUT, BAD_COMMAND, BAD_OUTPUT, NO_MEMORY, NO_REPORT, CUT_SHORT = 1, 2, 3, 4, 5, 6
 OUR_FAULT, INTERRUPTED = 70, 130
 """Exit codes beside 0, done."""
 
@@ -217,12 +224,33 @@ def stages(quiet: bool = False) -> Iterator[None]:
     if quiet:
         yield
     elif console.is_terminal:
-        with _bars() as bars, progress_callback(_Bars(bars)):
+        with _bars() as bars, progress_callback(_about_ctrl_c(_Bars(bars))):
             yield
     else:
         lines = _Lines()
-        with lines.kept_up(), progress_callback(lines):
+        with lines.kept_up(), progress_callback(_about_ctrl_c(lines)):
             yield
+
+
+_LONG = 30.0
+"""Seconds after which it is said that Ctrl-C keeps an answer, once there is one."""
+
+
+def _about_ctrl_c(show: ProgressCallback, clock: Callable[[], float] = time.monotonic) -> Any:
+    """Return a callback that also says, once, that Ctrl-C keeps an answer, and that it did."""
+    begun, to_say = clock(), ["hint", "heeded"]
+
+    def report(stage: str, done: float | None, detail: str = "") -> None:
+        if "hint" in to_say and answer_at_hand() and clock() - begun >= _LONG:
+            to_say.remove("hint")
+            console.print("Ctrl-C: stop here and keep the answer so far")
+        if "heeded" in to_say and interrupted():
+            to_say.remove("heeded")
+            said = "interrupted: the answer so far is completed; Ctrl-C again stops without it"
+            console.print(said)
+        show(stage, done, detail)
+
+    return report
 
 
 def _bars() -> Progress:

@@ -11,7 +11,7 @@ from apportion._utils.typing import BoolArray
 from apportion.cli.console import console
 from apportion.cli.demo import DemoOptions
 from apportion.cli.label import MoreFiles
-from apportion.cli.label_file import label_file, write_report
+from apportion.cli.label_file import end_if_cut_short, label_file, write_report
 from apportion.cli.options import (
     FeatureOptions,
     KnownOptions,
@@ -52,6 +52,7 @@ def label_week(options: DemoOptions) -> None:
     write_report(labeled, task, settings, out, report)
     _print_accuracy(home, labeled.labels)
     console.print(f"\nTo see the days, the totals and why each label: open {report} in a browser.")
+    end_if_cut_short(labeled)
 
 
 def _print_accuracy(home: SmartHome, labels: RowLabels) -> None:

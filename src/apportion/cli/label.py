@@ -64,9 +64,10 @@ def label(
     code.
     """
     from apportion.cli.calls import command_line, settings_of
-    from apportion.cli.label_file import label_file, write_report
+    from apportion.cli.label_file import end_if_cut_short, label_file, write_report
 
     settings = settings_of(known, feature, method, out)
     labeled, task = label_file(settings, out, more, command_line(), saved.settings)
     if more.report is not None:
         write_report(labeled, task, settings, out, more.report)
+    end_if_cut_short(labeled)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import typer
+
 from apportion._io.atomic_write import Outputs, replacing
+from apportion._utils.progress import INTERRUPTED, keeping_answers
+from apportion._utils.signals import first_interrupt_keeps
 from apportion.cli import calls
 from apportion.cli.console import (
+    CUT_SHORT,
     OPTIONS,
     CommandLineError,
     keeping_labels,
@@ -27,6 +32,7 @@ from apportion.labeling.table import (
     check_savable,
     require_times,
 )
+from apportion.model_selection._candidates import MEMORY
 from apportion.report import page_bytes
 from apportion.report._glossary import Explanations
 from apportion.report._labeled import contents_of_table
@@ -57,10 +63,13 @@ def label_file(
     print_notes(explain.lines(task.bag_word), out.quiet)
     print_notes(task.rules, out.quiet, "rules, each an option:")
     print_notes(first_notes, out.quiet)
-    with stages(out.quiet):
+    print_notes(filter(None, [settings.memory_note(task, features)]), out.quiet)
+    with first_interrupt_keeps(), keeping_answers(), stages(out.quiet):
         labeled = settings.label(task, features, command)
-    notes = labeled.notes[len(first_notes) :]
-    print_notes(notes, out.quiet)
+    notes = [note for note in labeled.notes[len(first_notes) :] if MEMORY not in note]
+    doubts = [note for note in notes if INTERRUPTED in note]
+    print_notes(doubts, quiet=False)
+    print_notes([note for note in notes if note not in doubts], out.quiet)
     print_notes(explain.lines(*(term for term in _IN_NOTES if term in " ".join(notes))), out.quiet)
     if not out.quiet:
         show_report(labeled.labels, explain)
@@ -73,6 +82,12 @@ def label_file(
             print_out(as_json(labeled.summary, OPTIONS))
     print_notes(written, out.quiet)
     return labeled, task
+
+
+def end_if_cut_short(labeled: LabeledTable) -> None:
+    """End with a code of its own if Ctrl-C left methods out, once everything is written."""
+    if any(INTERRUPTED in note for note in labeled.notes):
+        raise typer.Exit(CUT_SHORT)
 
 
 def write_report(

@@ -125,8 +125,8 @@ def check_method(method: MethodOptions) -> None:
         )
     if method.of_lp_llp and name != LP_LLP:
         _refuse_of_lp_llp(method, name)
-    if method.jobs is not None and name != AUTO:
-        raise _for_method("jobs", AUTO, name)
+    if method.fast and name != AUTO:
+        raise _for_method("fast", AUTO, name)
     if not 0 < method.alpha < 1:
         raise _error("alpha", f"{{alpha}} must be above 0 and below 1. Got {method.alpha:g}.")
     for number in ("tol", "prior_weight", "time_weight"):
@@ -187,7 +187,7 @@ def estimator_of(method: MethodOptions) -> BagClassifier:
             name,
             decode=decode,
             context=method.context if method.context == "auto" else int(method.context),
-            n_jobs=method.jobs,
+            fast=method.fast,
             random_state=method.seed,
         )
     return LPLLP(

@@ -13,7 +13,7 @@ from apportion.estimators import LPLLP
 from apportion.estimators._base import BagClassifier, seeded
 from apportion.exceptions import counted, name_some
 from apportion.model_selection import AutoLLP, Estimate, EstimatedAccuracy
-from apportion.model_selection._candidates import NAMED
+from apportion.model_selection._candidates import FAST, NAMED
 from apportion.model_selection._weighing import WeighingClassifier
 from apportion.model_selection.candidate_report import WeighedCandidate
 
@@ -29,7 +29,7 @@ def method_named(
     *,
     decode: str = "quota",
     context: int | str = 0,
-    n_jobs: int | None = None,
+    fast: bool = False,
     random_state: Any = 0,
 ) -> BagClassifier:
     """Return the estimator of a name, not fitted.
@@ -45,8 +45,8 @@ def method_named(
         How soft labels become labels.
     context : int or "auto", default=0
         How many rows before and after methods of `auto` may see.
-    n_jobs : int, optional
-        The number of processes of `auto`.
+    fast : bool, default=False
+        Whether `auto` weighs its fast methods only.
     random_state : int, default=0
         The seed.
 
@@ -56,7 +56,8 @@ def method_named(
     MeanMap(random_state=0)
     """
     if name == AUTO:
-        return AutoLLP(decode=decode, context=context, n_jobs=n_jobs, random_state=random_state)
+        candidates = FAST if fast else "auto"
+        return AutoLLP(candidates, decode=decode, context=context, random_state=random_state)
     if name not in NAMED:
         raise ValueError(
             f"The method must be one of {name_some(map(repr, METHODS), len(METHODS))}, or an "
@@ -70,15 +71,20 @@ def method_named(
     return found
 
 
-def resolved_method(method: Any, context: int | str = 0) -> BagClassifier:
+def resolved_method(method: Any, context: int | str = 0, fast: bool = False) -> BagClassifier:
     """Return an estimator from a name, an estimator of this library, or None for the default."""
-    if context != 0 and method not in (None, AUTO):
-        raise ValueError(
-            f"`context` is for the method {AUTO!r}, and the method is {method!r}. Leave it out, or "
-            "pass method=AutoLLP(context=...)."
-        )
+    for name, given, instead in (
+        ("context", context != 0, "AutoLLP(context=...)"),
+        ("fast", fast, f"AutoLLP({FAST!r})"),
+    ):
+        if given and method not in (None, AUTO):
+            raise ValueError(
+                f"`{name}` is for the method {AUTO!r}, and the method is {method!r}. Leave it out, "
+                f"or pass method={instead}."
+            )
     if method is None or isinstance(method, str):
-        return method_named(DEFAULT_METHOD if method is None else method, context=context)
+        name = DEFAULT_METHOD if method is None else method
+        return method_named(name, context=context, fast=fast)
     if not isinstance(method, BagClassifier):
         raise ValueError(
             f"The method must be one of {name_some(map(repr, METHODS), len(METHODS))}, or an "

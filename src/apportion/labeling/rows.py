@@ -18,7 +18,13 @@ from apportion._core.uniqueness import unsupervised_rows
 from apportion._io.identifiers import is_missing
 from apportion._io.label_table import joined_codes
 from apportion._utils.hashing import hash_ranks
-from apportion._utils.progress import several_runs
+from apportion._utils.progress import (
+    INTERRUPTED,
+    interrupted,
+    keep_answer,
+    keeping_answers,
+    several_runs,
+)
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
 from apportion.bag_report import BagReport, joined_reports, report_bags
 from apportion.estimators import LPLLP
@@ -29,6 +35,8 @@ from apportion.graphs import KNNGraph
 from apportion.labeling._conflicts import totals_that_give_way
 from apportion.labeling._exclusions import Exclusions, InTime
 from apportion.labeling._methods import is_calibrated, resolved_method
+from apportion.model_selection import AutoLLP
+from apportion.model_selection._candidates import FAST
 from apportion.model_selection._graph_of_model import graph_in
 from apportion.model_selection._weighing import SEE_WARNINGS, WeighingClassifier
 from apportion.supervision.bags import match_bags
@@ -260,12 +268,24 @@ def label_rows(
     >>> labeled.labels.tolist(), labeled.reasons.tolist()
     (['sleep', 'sleep', 'tv', 'sleep', 'tv', 'tv'], ['', '', '', '', '', 'unbagged'])
     """
-    method = resolved_method(model)
+    method, labeled = resolved_method(model), list[Any]()
 
-    def fit(_group: Any, rows: FloatArray, known: Supervision) -> Fitted:
-        return fit_known(clone(method), rows, known)
+    def fit(group: Any, rows: FloatArray, known: Supervision) -> Fitted:
+        can_be_quick = isinstance(method, AutoLLP) and bool(labeled)
+        said = f"{INTERRUPTED}only the fast methods were compared."
+        try:
+            if not (can_be_quick and interrupted()):
+                found = fit_known(clone(method), rows, known)
+                labeled.append(group)
+                return found
+        except KeyboardInterrupt:
+            if not can_be_quick or not keep_answer(said):
+                raise
+        model, notes = fit_known(clone(method).set_params(candidates=FAST), rows, known)
+        return model, [said, *notes]
 
-    return label_groups(X, supervision, fit, marks, abstain_below)
+    with keeping_answers():
+        return label_groups(X, supervision, fit, marks, abstain_below)
 
 
 def label_groups(
@@ -295,7 +315,8 @@ def label_groups(
     fitted_rows: dict[Any, IntArray] = {}
     notes: list[str] = []
     groups = list(supervision.by_group(chosen))
-    with several_runs("labeling", "participant", len(groups)) as next_run:
+    costs = [float(len(rows)) for _, rows, _ in groups]
+    with several_runs("labeling", "participant", len(groups), costs=costs) as next_run:
         for group, rows, known in groups:
             next_run()
             if not (known.bagged | known.labeled).any():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,6 +14,7 @@ from typing import Any
 
 from apportion._io.atomic_write import Outputs
 from apportion._io.file_kinds import require_file
+from apportion._utils.method_names import AUTO
 from apportion._utils.options import (
     REQUIRED,
     AnswerOptions,
@@ -35,6 +37,7 @@ from apportion.labeling._from_options import (
 from apportion.labeling._given import looks_like_table
 from apportion.labeling._supervised import SupervisedTable
 from apportion.labeling.table import LabeledTable, label_supervised, require_times
+from apportion.model_selection._candidates import memory_note
 
 __all__ = ["LabelSettings", "read_settings", "settings_options", "write_settings"]
 
@@ -144,6 +147,24 @@ class LabelSettings:
             method=chosen_method(self.method),
             choose_decode=self.method.decode == "auto",
         )
+
+    def memory_note(self, task: SupervisedTable, features: TableFeatures) -> str:
+        """Return how much memory labeling will take, in words; empty if it is not much.
+
+        Parameters
+        ----------
+        task : SupervisedTable
+            The rows and what is known of their labels.
+        features : TableFeatures
+            Their features.
+        """
+        if chosen_method(self.method) != AUTO:
+            return ""
+        groups = task.supervision.groups
+        n_rows = task.rows.n_samples
+        if groups is not None:
+            n_rows = max(Counter(groups.tolist()).values())
+        return memory_note(n_rows, features.recipe.width, len(task.all_classes))
 
     def values(self) -> dict[str, Any]:
         """Return the value of every option, by its name."""

@@ -223,6 +223,7 @@ def label_table(
     abstain_below: float | None = None,
     use_times: bool = True,
     context: int | str = 0,
+    fast: bool = False,
     all_columns: bool = False,
     encoding: str | None = None,
     **diary_options: Any,
@@ -283,6 +284,8 @@ def label_table(
         be of one class, if labels flicker without that.
     context : int or "auto", default=0
         How many rows before and after a row methods of `"auto"` may see; 0 = none. See `AutoLLP`.
+    fast : bool, default=False
+        Whether `"auto"` weighs only methods that take little time. See `AutoLLP`.
     all_columns : bool, default=False
         Whether the labeled table has all columns of the rows, and not only ids and times.
     encoding : str, optional
@@ -319,7 +322,7 @@ def label_table(
     """
     if method is not None and estimator is not None:
         raise ValueError("`method` and `estimator` say the same: pass one of them.")
-    chosen = resolved_method(estimator if method is None else method, context)
+    chosen = resolved_method(estimator if method is None else method, context, fast)
     name = name_of_method(estimator if method is None else method)
     task = supervised_table(
         rows,

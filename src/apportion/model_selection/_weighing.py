@@ -21,6 +21,7 @@ from apportion._io.model_state import State, StateReader, short
 from apportion._utils.context import MOST_ROWS_AROUND, context_features
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import integer
+from apportion._utils.progress import INTERRUPTED, interrupted, keep_answer, keeping_answers
 from apportion._utils.sequences import Sequences
 from apportion._utils.threads import with_reproducible_sums
 from apportion._utils.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -31,7 +32,7 @@ from apportion.estimators.lp_llp import LPLLP
 from apportion.exceptions import CandidateWarning, counted, users_level
 from apportion.graphs import Graph
 from apportion.model_selection._accuracy import EstimatedAccuracy, estimate_accuracy, withheld
-from apportion.model_selection._calibration import Calibration
+from apportion.model_selection._calibration import Calibration, calibrate, known_totals
 from apportion.model_selection._candidate_fits import (
     CandidateError,
     FittedCandidate,
@@ -40,7 +41,7 @@ from apportion.model_selection._candidate_fits import (
     fit_candidates,
     held_out_again,
 )
-from apportion.model_selection._candidates import Candidate
+from apportion.model_selection._candidates import TAKES_MEMORY, Candidate, memory_note
 from apportion.model_selection._forests import REFINES, TaughtTrees
 from apportion.model_selection._in_time import InTime, learn_persistence
 from apportion.model_selection._smoothing import smoothed_on_graph
@@ -119,6 +120,10 @@ class WeighingClassifier(BagClassifier):
         self
             The fitted estimator.
         """
+        with keeping_answers():
+            return self._fit(X, y, bags, proportions, times, sequences)
+
+    def _fit(self, X: Any, y: Any, bags: Any, proportions: Any, times: Any, sequences: Any) -> Self:
         self._check_parameters()
         candidates = self._asked_candidates()
         matched = self._matched(X, y, bags, proportions)
@@ -150,6 +155,10 @@ class WeighingClassifier(BagClassifier):
             for c in candidates
             if c not in usable
         }
+        if any(c.name in TAKES_MEMORY for c in usable):
+            note = memory_note(len(rows), rows.shape[1], matched.n_classes)
+            if note:
+                warnings.warn(CandidateWarning(note), stacklevel=users_level())
         compared = fit_candidates(problem, usable, folds, n_folds, self.n_jobs)
         fitted = compared.fitted
         left_out |= compared.left_out
@@ -159,13 +168,20 @@ class WeighingClassifier(BagClassifier):
             raise ValueError("No candidate could be fitted; the warnings say why.")
         held_out = (folds >= 0) & (folds < n_folds)
         if in_order is not None and any(one.candidate.reach for one in fitted):
-            fitted, useless = _with_useful_context(fitted, problem, held_out, in_order)
+            try:
+                fitted, useless = _with_useful_context(fitted, problem, held_out, in_order)
+            except KeyboardInterrupt:
+                fitted, useless = _after_interrupt(fitted, problem, held_out)
             left_out |= useless
         result, caught = _weighed(fitted, problem, held_out, left_out)
-        if result.is_close:
+        if result.is_close and not interrupted():
             again, _ = bag_folds(problem, n_asked, deal + 1)
-            fitted = held_out_again(result.fitted, problem, again, n_folds, self.n_jobs)
-            result, caught = _weighed(fitted, problem, held_out, left_out)
+            try:
+                fitted = held_out_again(result.fitted, problem, again, n_folds, self.n_jobs)
+            except KeyboardInterrupt:
+                _keep_or_raise("held-out totals are those of one deal of the bags to folds only")
+            else:
+                result, caught = _weighed(fitted, problem, held_out, left_out)
         for warning in caught:
             warnings.warn(warning, stacklevel=users_level())
         self._take(result, problem, folds, n_folds, compared.of_refinement, left_out)
@@ -211,18 +227,13 @@ class WeighingClassifier(BagClassifier):
             if result.untrusted
             else estimate_accuracy(final, P, (along_time or by_quota).labels, bags)
         )
-        if in_order is None and of_refinement > REFINES:
-            about_graph = (
-                "labels are refined on a graph of similar rows, because held-out totals are "
-                f"likelier by {of_refinement:.0f} in the log-likelihood if a forest learns such "
-                "labels; accuracies are estimated without that"
-            )
-            by_quota = self._refined(problem, F, by_quota)
-        elif in_order is None:
-            smoothed = smoothed_on_graph(result, problem, folds, n_folds)
-            if smoothed is not None:
-                F, about_graph = reconcile(smoothed.probabilities, bags), smoothed.why
-                by_quota = self._quota(problem.X, F, bags)
+        if in_order is None and not interrupted():
+            try:
+                F, by_quota, about_graph = self._on_graph(
+                    F, by_quota, result, problem, folds, n_folds, of_refinement
+                )
+            except KeyboardInterrupt:
+                _keep_or_raise("no graph of similar rows was tried")
         if self.decode == "sequence" and along_time is None:
             along_time = by_quota
         self._store(bags, F, by_quota, along_time)
@@ -266,10 +277,31 @@ class WeighingClassifier(BagClassifier):
             about_graph,
         )
 
-    def _refined(self, problem: Problem, F: FloatArray, labels: Decoding) -> Decoding:
-        """Return labels that agree more with those of similar rows."""
-        _, graph, ranks = LPLLP()._graph_of(problem.standardized_rows)
-        return refine(graph, Quotas(problem.bags, ranks), F, labels)
+    def _on_graph(
+        self,
+        F: FloatArray,
+        labels: Decoding,
+        result: Weighing,
+        problem: Problem,
+        folds: IntArray,
+        n_folds: int,
+        of_refinement: float,
+    ) -> tuple[FloatArray, Decoding, str]:
+        """Return soft labels and labels, refined or smoothed on a graph if totals ask for it."""
+        bags = problem.bags
+        if of_refinement > REFINES:
+            why = (
+                "labels are refined on a graph of similar rows, because held-out totals are "
+                f"likelier by {of_refinement:.0f} in the log-likelihood if a forest learns such "
+                "labels; accuracies are estimated without that"
+            )
+            _, graph, ranks = LPLLP()._graph_of(problem.standardized_rows)
+            return F, refine(graph, Quotas(bags, ranks), F, labels), why
+        smoothed = smoothed_on_graph(result, problem, folds, n_folds)
+        if smoothed is None:
+            return F, labels, ""
+        F = reconcile(smoothed.probabilities, bags)
+        return F, self._quota(problem.X, F, bags), smoothed.why
 
     @with_reproducible_sums
     def predict(
@@ -472,6 +504,13 @@ def _weighed(
             warnings.simplefilter("always")
             try:
                 result = weigh_candidates(fitted, problem, held_out)
+                pairs = zip(result.fitted, result.weights, strict=True)
+                assert all(one.whole for one, weight in pairs if weight)
+            except KeyboardInterrupt:
+                fitted, unfinished = _after_interrupt(fitted, problem, held_out)
+                left_out |= unfinished
+                failed.append(CandidateWarning(interrupted()))
+                continue
             except CandidateError as failure:
                 fitted = [one for one in fitted if one.candidate.name != failure.name]
                 left_out[failure.name] = SEE_WARNINGS
@@ -480,6 +519,40 @@ def _weighed(
                     raise
                 continue
         return result, [*failed, *(w.message for w in caught if isinstance(w.message, Warning))]
+
+
+def _after_interrupt(
+    fitted: Sequence[FittedCandidate], problem: Problem, held_out: BoolArray
+) -> tuple[list[FittedCandidate], dict[str, str]]:
+    """Return the candidates that an interrupt leaves, and why others are left out.
+
+    These are the ones that are fitted to all bags; if there is none, the one whose held-out totals
+    are likeliest is fitted after all. The interrupt goes on if it is the second.
+    """
+    if held_out.any():
+        why = "as no other method was fitted to all bags yet"
+        kept = [one for one in fitted if one.is_whole]
+        if not kept:
+            known = known_totals(problem.bags, held_out, problem.standardized)
+            found = [calibrate(one.held_out[known.rows], known).log_likelihood for one in fitted]
+            kept = [fitted[int(np.argmax(found))]]
+    else:  # all are, and what goes on is LPLLP, with their average as prior
+        why = "not smoothed on a graph"
+        kept = [one for one in fitted if not isinstance(one.candidate.estimator, LPLLP)]
+        if not kept:
+            raise KeyboardInterrupt
+    names = [one.candidate.name for one in kept]
+    others = [one.candidate.name for one in fitted if one.candidate.name not in names]
+    _keep_or_raise(f"the answer is that of {', '.join(names)}, {why}")
+    return kept, dict.fromkeys(others, SEE_WARNINGS)
+
+
+def _keep_or_raise(said: str) -> None:
+    """Warn of what an interrupt leaves out, or let the interrupt go on if it is the second."""
+    text = f"{INTERRUPTED}{said}."
+    if not keep_answer(text):
+        raise KeyboardInterrupt
+    warnings.warn(text, CandidateWarning, stacklevel=users_level())
 
 
 # A method that sees the rows around knows in part what is learned of how activities last, but not

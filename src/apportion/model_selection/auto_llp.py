@@ -33,6 +33,9 @@ class AutoLLP(WeighingClassifier):
     Without times, the average is smoothed on a graph of similar rows before it is reconciled, if
     held-out totals become clearly likelier by that.
 
+    An interrupt (Ctrl-C) keeps the methods that are complete, and a warning says which these are; a
+    second one ends the fit.
+
     If the totals of random bags do not show that the methods know more than the class shares, new
     rows get the class shares, and a warning says so. With fewer than 5 bags none is held out: if
     the labels of `LPLLP` are much smoother than labels under totals drawn at random, it answers
@@ -40,12 +43,13 @@ class AutoLLP(WeighingClassifier):
 
     Parameters
     ----------
-    candidates : "auto", list or mapping, default="auto"
+    candidates : "auto", "fast", list or mapping, default="auto"
         The methods: names, such as `"taught"` or `"gp"`, and estimators with
         `fit(X, y, bags=, proportions=)` and `predict_proba`, in any mixture. A mapping gives names
-        to estimators. `"auto"` is ten methods, or eleven with fewer than 5 bags. Methods given by
-        name see standardized features, clipped at three standard deviations; estimators see X as it
-        is. See the user guide for all names.
+        to estimators. `"auto"` is ten methods, or eleven with fewer than 5 bags; `"fast"` is those
+        that are solved in closed form, `"count-rbf"` and `"lpllp"`. Methods given by name see
+        standardized features, clipped at three standard deviations; estimators see X as it is. See
+        the user guide for all names.
     cv : int or "auto", default="auto"
         The number of folds of whole bags. `"auto"` is 5. Beyond 20,000 rows, at most 3 of the folds
         are held out, and no more than are needed for 200 bags.
