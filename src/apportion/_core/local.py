@@ -110,10 +110,6 @@ class LocalEvaluator:
         # Not `self.inner`: in a cycle, the graph would stay on a device that it may fill.
         return NewtonMethod(self.P, self.project, partial(_inner, self.weights))
 
-    def leaps_are_cheap(self) -> bool:
-        """Return whether leaps take few products with the graph."""
-        return self._newton is not None and self._newton.sparsified
-
     def leap(self, state: LocalState, threshold: float, most: int) -> Leap[LocalPoint] | None:
         """Return where Newton's method leads from `state.here`, if P has an inverse.
 
