@@ -85,8 +85,8 @@ class _State:
 #
 # Why not descent alone? Soft labels that many rows share, such as those of a cluster that few ties
 # leave, change by little in a step of the descent, and all the less the fewer totals are exact.
-# Newton's steps do not depend on how flat the energy is. And a product with A and N costs a fraction
-# of a step of the descent, whose projection itself takes several Newton steps per bag.
+# Newton's steps do not depend on how flat the energy is. And a product with A and N costs far less
+# than a step of the descent, whose projection itself takes several Newton steps per bag.
 #
 # Where a dense graph has few strong similarities, A of these alone takes the place of A in Newton's
 # system, whose products then cost next to nothing. φ and its gradient are those of the whole graph,
