@@ -15,7 +15,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from apportion._utils.progress import with_progress
-from apportion._utils.threads import in_threads, n_threads, slices
+from apportion._utils.threads import in_threads, limit_late_libraries, n_threads, slices
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 
 TREE_FEATURES = 6
@@ -373,6 +373,7 @@ def faiss_library() -> Any:
     """
     faiss = import_module("faiss")
     faiss.InterruptCallback.clear_instance()
+    limit_late_libraries()
     return faiss
 
 
