@@ -281,7 +281,7 @@ def test_a_slow_descent_is_cut_short_by_newton(problem, monkeypatch):
 
 def test_newton_takes_no_more_iterations_than_are_left():
     graph, bags = on_off_sensors()
-    for max_iter in (101, 105):
+    for max_iter in (4, 8):
         solution = solve(graph, bags, Settings(n_probes=0, max_iter=max_iter, tol=1e-10))
         assert solution.n_iter <= max_iter
 
@@ -501,10 +501,10 @@ def test_settled_labels_are_those_of_convergence(solver):
     whole = solve(graph, bags, settings, ranks=ranks)
     early = solve(graph, bags, replace(settings, stop="settled"), ranks=ranks)
     assert whole.status is Status.CONVERGED
-    assert early.status is Status.SETTLED
+    # The plain descent is slow enough to be looked at; Newton's method converges before.
+    assert early.status is (Status.SETTLED if solver == "plain" else Status.CONVERGED)
     assert early.success
-    assert not early.converged
-    assert early.n_iter < whole.n_iter
+    assert early.n_iter <= whole.n_iter
     assert early.residual < 1e-9
     labels = [quota(solution.F, bags, ranks).labels for solution in (whole, early)]
     assert (labels[0] != labels[1]).mean() <= 0.01

@@ -192,3 +192,17 @@ def test_blocks_of_bags_do_not_change_the_answer(monkeypatch, c):
     soft_in_blocks, hard_in_blocks = answers()
     np.testing.assert_array_equal(soft_in_blocks, soft)
     np.testing.assert_array_equal(hard_in_blocks, hard)
+
+
+def test_a_library_that_is_imported_late_gets_one_thread(monkeypatch):
+    """faiss is imported within a fit, and brings a BLAS of its own."""
+
+    def threads_of_blas():
+        return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+    threads._controller(False)
+    before = threads_of_blas()
+    with reproducible_sums(), threadpool_limits(2, user_api="blas"):  # as a new library comes
+        threads.limit_late_libraries()
+        assert set(threads_of_blas()) == {1}
+    assert threads_of_blas() == before

@@ -64,9 +64,9 @@ class SimplexResponse:
 
     def curvature(self, response: Response, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return d and u of some rows: the derivative of each response is `diag(d) - u uᵀ`."""
-        support = as_float(response.labels[rows] > 0)
-        w = self.weights[rows][:, None]
-        return support / w, support / (w * support.sum(axis=1, keepdims=True)) ** 0.5
+        support, size = _support(response.labels[rows])
+        w = self.weights[rows]
+        return support / w[:, None], support / ((w * size) ** 0.5)[:, None]
 
     def take(self, rows: IntArray) -> SimplexResponse:
         """Return the same for some rows."""
@@ -166,7 +166,7 @@ class RowDual:
         """Return the derivatives of the sums; rows with one class at a vertex have none."""
         labels = self.response.labels
         c = labels.shape[1]
-        mixed = namespace(labels).flatnonzero((labels > 0).sum(axis=1) > 1)
+        mixed = namespace(labels).flatnonzero(_support(labels)[1] > 1)
         diagonal, crossed = self.respond.curvature(self.response, mixed)
         groups = Groups(self.groups.codes[mixed], self.groups.n_groups)
         hessian = zeros((groups.n_groups, c, c), like=labels)
@@ -300,6 +300,12 @@ def _no_shift(totals: _BagTotals) -> FloatArray:
     return zeros(len(totals.sizes), like=totals.sizes)
 
 
+def _support(labels: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return 1 where soft labels are positive and 0 elsewhere, and the sum of every row."""
+    support = as_float(labels > 0)
+    return support, namespace(labels).einsum("ih->i", support)
+
+
 def onto_simplex(V: FloatArray) -> FloatArray:
     """Return argmin_g ‖g - v‖ over the probability simplex, for every row v.
 
@@ -313,10 +319,15 @@ def onto_simplex(V: FloatArray) -> FloatArray:
     if c == 2:
         second = xp.clip(0.5 * (1.0 + V[:, 1:] - V[:, :1]), 0.0, 1.0)
         return xp.hstack([1.0 - second, second])
-    descending = -xp.sort(-V, axis=1)
-    thresholds = (xp.cumsum(descending, axis=1) - 1.0) / (arange(c, V) + 1)
-    last = (descending > thresholds).sum(axis=1) - 1
-    return xp.maximum(V - xp.take_along_axis(thresholds, last[:, None], 1), 0.0)
+    # Of the thresholds that leave the k largest a sum of 1, the highest is that of the right k.
+    # Columns are added one by one, because NumPy is slow with sums and maxima of short rows.
+    ascending = xp.sort(V, axis=1)
+    total = ascending[:, -1]
+    threshold = total - 1.0
+    for k in range(2, c + 1):
+        total = total + ascending[:, -k]
+        threshold = xp.maximum(threshold, (total - 1.0) / k)
+    return xp.maximum(V - threshold[:, None], 0.0)
 
 
 def dual_gradient(

@@ -163,9 +163,6 @@ class DescentEvaluator(Protocol[Point, Extrapolated]):
     def step(self, state: DescentState[Point, Extrapolated]) -> Step[Point]:
         """Return the projected gradient step from `state.ahead`."""
 
-    def leaps_are_cheap(self) -> bool:
-        """Return whether leaps take few products with the graph; asked for once."""
-
     def leap(
         self, state: DescentState[Point, Extrapolated], threshold: float, most: int
     ) -> Leap[Point] | None:

@@ -67,6 +67,7 @@ class LocalEvaluator:
         self.weights = P.weights[:, None] * (2.0 if project.one_column else 1.0)
         self.lipschitz = max(P.lipschitz + prior_weight, 1e-12)
         self._advance: FloatArray | None = None
+        self._measured: tuple[LocalPoint | None, float] = None, 0.0
 
     def start(self, F: FloatArray) -> LocalState:
         """Return the state at the projection of soft labels, given as columns."""
@@ -110,10 +111,6 @@ class LocalEvaluator:
         # Not `self.inner`: in a cycle, the graph would stay on a device that it may fill.
         return NewtonMethod(self.P, self.project, partial(_inner, self.weights))
 
-    def leaps_are_cheap(self) -> bool:
-        """Return whether leaps take few products with the graph."""
-        return self._newton is not None and self._newton.sparsified
-
     def leap(self, state: LocalState, threshold: float, most: int) -> Leap[LocalPoint] | None:
         """Return where Newton's method leads from `state.here`, if P has an inverse.
 
@@ -133,8 +130,11 @@ class LocalEvaluator:
 
     def stationarity(self, state: LocalState) -> float:
         """Return ‖F - Π_C(F - ∇e(F))‖_M / ‖F‖_M, which is 0 at a minimizer and only there."""
-        F = state.here.F
-        return self.length(F - self.project(self.descended(state.here, 1.0))) / self.norm(F)
+        if self._measured[0] is not state.here:  # it is asked for again where a run has converged
+            F = state.here.F
+            gap = self.length(F - self.project(self.descended(state.here, 1.0)))
+            self._measured = state.here, gap / self.norm(F)
+        return self._measured[1]
 
     def descended(self, point: LocalPoint, step: float) -> FloatArray:
         """Return F after a step down the gradient of e in the norm of M, before the projection."""

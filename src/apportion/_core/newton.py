@@ -1,4 +1,4 @@
-"""Newton's method for soft labels that descend slowly.
+"""Newton's method for soft labels: a few projections, where the descent takes dozens.
 
 With `A = P⁻¹`, the energy of soft labels F is the least of `½‖F - G‖² + ½⟨G, (A - I)G⟩` over G,
 which is reached at G = P F. Minimized over F in C first, the same function is
@@ -85,7 +85,8 @@ class _State:
 #
 # Why not descent alone? Soft labels that many rows share, such as those of a cluster that few ties
 # leave, change by little in a step of the descent, and all the less the fewer totals are exact.
-# Newton's steps do not depend on how flat the energy is.
+# Newton's steps do not depend on how flat the energy is. And a product with A and N costs far less
+# than a step of the descent, whose projection itself takes several Newton steps per bag.
 #
 # Where a dense graph has few strong similarities, A of these alone takes the place of A in Newton's
 # system, whose products then cost next to nothing. φ and its gradient are those of the whole graph,
@@ -104,11 +105,6 @@ class NewtonMethod:
         The projection onto C, the nearest one.
     inner : callable
         ⟨·, ·⟩_M.
-
-    Attributes
-    ----------
-    sparsified : bool
-        Whether products in Newton's system cost far less than others.
     """
 
     def __init__(
@@ -119,7 +115,6 @@ class NewtonMethod:
     ) -> None:
         self._inverse, self._project, self._inner = P.inverse, project, inner
         model = P.sparsified()
-        self.sparsified = model is not None
         self._model = self._inverse if model is None else model.inverse
 
     def __call__(self, G: FloatArray, accuracy: float, size: float, most: int) -> Refined:

@@ -206,10 +206,6 @@ class DaskEvaluator:
         gap = math.sqrt(self._weight * sums.gap)
         return Step(point, self._energy(sums), gap, sums.onward, slack)
 
-    def leaps_are_cheap(self) -> bool:
-        """Return False: there are no leaps."""
-        return False
-
     def leap(
         self, state: DescentState[DaskPoint, Extrapolation], threshold: float, most: int
     ) -> None:

@@ -150,9 +150,7 @@ def reproducible_sums() -> Iterator[None]:
     """
     with _limited.lock:
         if not _limited.calls:
-            # Not a `with` statement, because the call that ends last need not be the first.
-            api = None if _forked else "blas"
-            _limited.limit = _controller("faiss" in sys.modules).limit(limits=1, user_api=api)
+            _set_limit()
         _limited.calls += 1
     try:
         yield
@@ -161,6 +159,24 @@ def reproducible_sums() -> Iterator[None]:
             _limited.calls -= 1
             if not _limited.calls:
                 _limited.limit.restore_original_limits()
+
+
+def _set_limit() -> None:
+    # Not a `with` statement, because the call that ends last need not be the first.
+    api = None if _forked else "blas"
+    _limited.limit = _controller("faiss" in sys.modules).limit(limits=1, user_api=api)
+
+
+def limit_late_libraries() -> None:
+    """Let the limit of `reproducible_sums`, if it holds, hold for what was just imported, too.
+
+    The BLAS of faiss would otherwise wait in a busy loop: the first search of a process among
+    10,000 to 30,000 rows took two to four times as long on cores that others use, too.
+    """
+    with _limited.lock:
+        if _limited.calls:
+            _limited.limit.restore_original_limits()
+            _set_limit()
 
 
 def with_reproducible_sums(work: Work) -> Work:

@@ -120,7 +120,8 @@ class LPLLP(GraphClassifier):
     stop : {"converged", "settled"}, default="converged"
         Stop when the soft labels have converged to `tol`, or as soon as the labels have settled:
         at two checks in a row, five iterations apart, at most one quota label in 10,000 changed.
-        `"settled"` is faster, but the soft labels are less exact. If the totals may admit several
+        `"settled"` is faster with the plain solver and with a prior, but the soft labels are less
+        exact; other runs mostly converge before. If the totals may admit several
         solutions, runs are compared, and they always converge.
     tol : float, default=1e-8
         A run has converged when the stationarity ‖F - Π(PF)‖ / ‖F‖, relative to the Lipschitz
