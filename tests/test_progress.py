@@ -117,7 +117,8 @@ def test_a_fit_reports_its_stages(monkeypatch, graph, expected, solver):
         assert shares == sorted(shares)
         assert all(0.0 <= share <= 1.0 for share in shares)
         if stage in ("searching neighbors", "tying rows to anchors", "propagating"):
-            assert len(set(shares)) >= 4
+            leaps = stage == "propagating" and solver == "accelerated"  # to the minimum, mostly
+            assert len(set(shares)) >= (3 if leaps else 4)
             assert shares[-1] == 1.0
 
 

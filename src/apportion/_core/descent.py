@@ -297,8 +297,11 @@ def descend(
                 state.here, state.t, state.slack = leap.point, 1.0, 0.0
                 state.ahead = evaluator.extrapolated(leap.point, leap.point, 0.0)
                 settled = accepted(state)
-                if leap.converged and evaluator.stationarity(state) <= threshold:
-                    return Status.CONVERGED
+                if leap.converged:
+                    reached = evaluator.stationarity(state)
+                    progress(reached)
+                    if reached <= threshold:
+                        return Status.CONVERGED
                 if settled:
                     return Status.SETTLED
             continue
