@@ -6,9 +6,9 @@ import warnings
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
+from apportion._utils.arrays import row_softmax
 from apportion._utils.parameters import integer, real
 from apportion._utils.typing import FloatArray
 from apportion.estimators._inductive import (
@@ -64,7 +64,7 @@ class SoftmaxClassifier(KernelClassifier):
             self._warn_unconverged("logistic regression", fit.n_iter)
         self.n_iter_ = max(fit.n_iter, 1)
         expansion = features.expansion(kernel, X, fit.coefficients.T, fit.intercept)
-        return expansion, softmax(features.Z @ fit.coefficients.T + fit.intercept, axis=1)
+        return expansion, row_softmax(features.Z @ fit.coefficients.T + fit.intercept)
 
     def _warn_unconverged(self, part: str, n_iter: int) -> None:
         name = type(self).__name__
@@ -73,4 +73,4 @@ class SoftmaxClassifier(KernelClassifier):
         warnings.warn(message, ConvergenceWarning, stacklevel=users_level())
 
     def _soft_labels(self, X: Any) -> FloatArray:
-        return np.asarray(softmax(self.expansion_(X), axis=1))
+        return np.asarray(row_softmax(self.expansion_(X)))

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import softmax
 
 from apportion._core.count_likelihood import CountLikelihood
+from apportion._utils.arrays import row_softmax
 from apportion._utils.groups import Groups
 from apportion._utils.parameters import real
 from apportion._utils.typing import FloatArray, IntArray
@@ -259,7 +259,7 @@ class SeveralClassCounts:
 
     def __call__(self, logits: FloatArray) -> tuple[float, FloatArray]:
         """Return the log-likelihood and its gradient."""
-        P = softmax(logits, axis=1)
+        P = row_softmax(logits)
         # Sums over the other classes, not 1 - p, which has no digits left where p is nearly 1.
         others = 1.0 - np.eye(self.n_columns)
         rest = np.maximum(P @ others, 1e-300)

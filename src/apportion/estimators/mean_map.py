@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import logsumexp
 
 from apportion._utils.parameters import real
 from apportion._utils.typing import FloatArray
@@ -211,13 +210,17 @@ def softmax_of_means(
 
     def loss(flat: FloatArray) -> tuple[float, FloatArray]:
         theta, b = flat[: c * d].reshape(c, d), flat[c * d :]
-        logits = Z @ theta.T + b
-        log_sums = logsumexp(logits, axis=1, keepdims=True)
-        P = np.exp(logits - log_sums)
+        # Classes in rows: NumPy reduces short rows slowly.
+        logits = theta @ Z.T + b[:, None]
+        top = logits.max(axis=0)
+        P = np.exp(logits - top)
+        sums = P.sum(axis=0)
+        P /= sums
+        log_sums = top + np.log(sums)
         value = 0.5 * (penalty * theta**2).sum() + log_sums.sum()
         value -= (class_sums * theta).sum() + n * shares @ b
-        gradient = penalty * theta + P.T @ Z - class_sums
-        return value / n, np.concatenate([gradient.ravel(), P.sum(axis=0) - n * shares]) / n
+        gradient = penalty * theta + P @ Z - class_sums
+        return value / n, np.concatenate([gradient.ravel(), P.sum(axis=1) - n * shares]) / n
 
     start = np.zeros(c * d + c)
     start[c * d :] = np.log(np.maximum(shares, 1e-12))

@@ -10,6 +10,7 @@ from scipy.special import log_ndtr, logsumexp, softmax, stdtr
 
 from apportion._io.archive import Stored, numbers
 from apportion._io.model_state import State, StateReader
+from apportion._utils.arrays import row_softmax
 from apportion._utils.groups import Groups
 from apportion._utils.typing import BoolArray, FloatArray, IntArray
 from apportion.supervision.bags import Bags
@@ -176,7 +177,7 @@ class Calibration:
         """Yield the probabilities at each of the likely temperatures."""
         logs = np.log(np.clip(probabilities, _LEAST, None))
         for t in self.likely:
-            yield np.asarray(softmax(self.temperatures[t] * logs + self.shifts[t], axis=1))
+            yield np.asarray(row_softmax(self.temperatures[t] * logs + self.shifts[t]))
 
     def state(self) -> State:
         """Return what new probabilities need. Later versions may compare other temperatures."""
@@ -273,7 +274,7 @@ def meet_shares(
     `argmin_s mean_i log Σ_h exp(l_ih + s_h) - Σ_h shares_h s_h`, which is convex.
     """
     for _ in range(_STEPS):
-        P = np.asarray(softmax(logits + shift, axis=1))
+        P = np.asarray(row_softmax(logits + shift))
         mean = P.mean(axis=0)
         gradient = shares - mean
         if np.abs(gradient).max() <= _SHARES_MET:
