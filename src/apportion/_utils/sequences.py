@@ -57,11 +57,6 @@ class Sequences:
         closeness = np.where(gaps > step, step / np.where(gaps > 0, gaps, 1.0), 1.0)
         return cls(order, np.where(begins, 0.0, closeness))
 
-    @classmethod
-    def alone(cls, n_samples: int) -> Sequences:
-        """Return rows that follow no other row."""
-        return cls(np.arange(n_samples), np.zeros(n_samples))
-
     @cached_property
     def begins(self) -> BoolArray:
         """Which rows of `order` begin a sequence."""

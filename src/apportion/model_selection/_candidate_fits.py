@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,7 +15,6 @@ from sklearn.base import clone
 
 from apportion._io.class_tables import columns_for
 from apportion._io.identifiers import object_vector
-from apportion._utils.context import context_features
 from apportion._utils.groups import balanced_folds
 from apportion._utils.progress import (
     INTERRUPTED,
@@ -90,7 +89,6 @@ class Problem:
     bags: Bags
     seed: int
     in_order: Sequences | None = None
-    _in_context: dict[tuple[bool, int], Prepared] = field(default_factory=dict)
 
     @cached_property
     def standardized_rows(self) -> Prepared:
@@ -102,21 +100,9 @@ class Problem:
         """The rows as they are."""
         return self.as_they_are.X
 
-    def rows_for(self, candidate: Candidate) -> FloatArray:
-        """Return the rows as a candidate gets them."""
-        rows = self.standardized if candidate.standardized else self.X
-        if not candidate.reach or self.in_order is None:
-            return rows
-        return context_features(rows, self.in_order, candidate.reach)
-
     def prepared_for(self, candidate: Candidate) -> Prepared:
-        """Return these rows, prepared once for all candidates that get the same."""
-        if not candidate.reach:
-            return self.standardized_rows if candidate.standardized else self.as_they_are
-        key = candidate.standardized, candidate.reach
-        if key not in self._in_context:
-            self._in_context[key] = Prepared(self.rows_for(candidate))
-        return self._in_context[key]
+        """Return the rows as a candidate gets them, prepared once for all that get the same."""
+        return self.standardized_rows if candidate.standardized else self.as_they_are
 
     def model_of(self, candidate: Candidate) -> Any:
         """Return the estimator of a candidate, not fitted."""
@@ -134,7 +120,7 @@ class Problem:
 
         These rows stay, as rows in no bag. In full, `LPLLP` also refines its labels.
         """
-        model, X = self.model_of(candidate), self.rows_for(candidate)
+        model = self.model_of(candidate)
         if self.solves(model) and not (in_full and isinstance(model, LPLLP)):
             model._check_parameters()
             bags = self.bags if hidden is None else self.bags.without(hidden)
@@ -142,6 +128,7 @@ class Problem:
             return model, P
         if answer is not None:
             model.set_params(**{candidate.answer: answer})
+        X = self.standardized if candidate.standardized else self.X
         y, bags, totals = known_without(self.bags, hidden)
         when = {"times": self.in_order} if isinstance(model, LPLLP) else {}
         model.fit(X, y, bags=bags, proportions=totals, **when)

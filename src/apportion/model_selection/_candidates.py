@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,8 +62,6 @@ class Candidate:
         Whether its rule is linear in the features.
     mean_map : bool
         Whether it assumes that a class looks alike in every bag.
-    reach : int
-        How many rows before and after a row it sees, as means and deviations; 0 = none.
     forests : type or None
         The forests that find its probabilities of held-out rows, if it is one.
     races : bool
@@ -80,7 +78,6 @@ class Candidate:
     most_rows: float = np.inf
     linear: bool = False
     mean_map: bool = False
-    reach: int = 0
     forests: type[FoldForests] | None = None
     races: bool = False
     rough: Mapping[str, Any] = field(default_factory=dict)
@@ -123,7 +120,6 @@ def _named(
             most_rows,
             linear,
             mean_map,
-            0,
             forests,
             races,
             rough or {},
@@ -224,27 +220,6 @@ WITHOUT_FOLDS = (
     "inv-cal",
 )
 """The candidates where there are too few bags to hold any out, and all have the same weight."""
-
-
-IN_CONTEXT = ("count-rbf",)
-REACH = 5
-"""The methods that can also be fitted in context, and how many rows before and after they see.
-
-Chosen on a made-up week of on/off sensors and one recording of SPHERE, about 2,000 rows each, of
-`trees` and `count-rbf` with ±2 and ±5 rows. `trees` in context is worse by .16 and .05, `count-rbf`
-with ±5 rows better by .006 (worse by .008 beside other methods) and .053; with ±2, by .012 and 0.
-WISDM, looked at last: better by .019 if it were used, but totals do not say so. Means and
-deviations are not standardized again: with variance 1 each, they outweigh the row itself (.964 of
-the week's labels are right, not .977)."""
-
-
-def in_context(candidates: Sequence[Candidate], reach: int) -> list[Candidate]:
-    """Return those of the candidates that can see context, as candidates that do."""
-    return [
-        replace(one, name=f"{one.name}, context of ±{counted(reach, 'row')}", reach=reach)
-        for one in candidates
-        if reach and one.standardized and one.name in IN_CONTEXT
-    ]
 
 
 _BYTES_PER_ROW, _PER_FEATURE, _PER_CLASS = 17_500, 80, 100
