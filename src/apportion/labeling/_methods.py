@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from apportion._utils.method_names import AUTO, LP_LLP, METHODS
 from apportion._utils.typing import IntArray
@@ -60,10 +61,10 @@ def method_named(
             f"The method must be one of {name_some(map(repr, METHODS), len(METHODS))}, or an "
             f"estimator of apportion. Got {name!r}."
         )
-    candidate = NAMED[name]()
-    estimator = candidate.estimator.set_params(decode=decode)
+    candidate = NAMED[name]
+    estimator = clone(candidate.estimator).set_params(decode=decode)
     if candidate.first is not None:
-        estimator.set_params(**{candidate.answer: NAMED[candidate.first]().estimator})
+        estimator.set_params(**{candidate.answer: clone(NAMED[candidate.first].estimator)})
     found: BagClassifier = seeded(estimator, random_state)
     return found
 

@@ -121,15 +121,15 @@ class Problem:
         These rows stay, as rows in no bag. In full, `LPLLP` also refines its labels.
         """
         model = self.model_of(candidate)
+        known = self.bags if hidden is None else self.bags.without(hidden)
         if self.solves(model) and not (in_full and isinstance(model, LPLLP)):
             model._check_parameters()
-            bags = self.bags if hidden is None else self.bags.without(hidden)
-            P = model.solve(self.prepared_for(candidate), bags, answer, seed_of(model))
+            P = model.solve(self.prepared_for(candidate), known, answer, seed_of(model))
             return model, P
         if answer is not None:
             model.set_params(**{candidate.answer: answer})
         X = self.standardized if candidate.standardized else self.X
-        y, bags, totals = known_without(self.bags, hidden)
+        y, bags, totals = as_given(known)
         when = {"times": self.in_order} if isinstance(model, LPLLP) else {}
         model.fit(X, y, bags=bags, proportions=totals, **when)
         return model, row_probabilities(model, X, self.bags.classes)
@@ -228,11 +228,6 @@ class FittedCandidate:
         return self.whole.probabilities
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What it warned of, if it was needed."""
-        return self.whole.notes if self.is_whole else ()
-
-    @property
     def is_whole(self) -> bool:
         """Whether the model of all that is known is there."""
         return "whole" in self.__dict__
@@ -256,17 +251,14 @@ def row_probabilities(model: Any, X: FloatArray, classes: AnyArray) -> FloatArra
     return columns_for(classes.tolist(), model.classes_.tolist(), P)
 
 
-def known_without(bags: Bags, hidden: BoolArray | None) -> tuple[AnyArray | None, Any, Any]:
-    """Return labels, bag ids and totals of the rows that are not hidden, as `fit` takes them."""
-    hidden = np.zeros(bags.n_samples, dtype=bool) if hidden is None else hidden
-    given = np.where(hidden, -1, bags.given)
+def as_given(bags: Bags) -> tuple[AnyArray | None, Any, Any]:
+    """Return labels, bag ids and totals, as `fit` takes them."""
     y = None
-    if (given >= 0).any():
-        y = object_vector([*bags.classes.tolist(), None])[given]
+    if (bags.given >= 0).any():
+        y = object_vector([*bags.classes.tolist(), None])[bags.given]
     if not len(bags.ids):
         return y, None, None
     ids = object_vector([*range(len(bags.ids)), None])
-    codes = np.where(hidden, -1, bags.codes)
     totals = Totals._of(
         tuple(range(len(bags.ids))),
         bags.classes,
@@ -275,7 +267,7 @@ def known_without(bags: Bags, hidden: BoolArray | None) -> tuple[AnyArray | None
         "mass",
         most_episodes=bags.most_episodes,
     )
-    return y, ids[codes], totals
+    return y, ids[bags.codes], totals
 
 
 def fold_of_rows(prepared: Prepared, bags: Bags, n_folds: int, deal: int = 0) -> IntArray:
@@ -373,7 +365,7 @@ def fit_candidates(
                 left_out[candidate.name] = f"needs {first}, which was left out as well"
                 seconds[number] = 0.0
                 if not why:
-                    _warn_of(f"{candidate.name} was left out, because {first} was.")
+                    warn_of(f"{candidate.name} was left out, because {first} was.")
                 continue
             started, lag, n_done = time.perf_counter(), "", 0
             try:
@@ -408,10 +400,10 @@ def fit_candidates(
                 said = f"{INTERRUPTED}the answer is that of the methods so far, without {left}."
                 if not complete or held_out_only or not keep_answer(said):
                     raise
-                _warn_of(said)
+                warn_of(said)
                 break
             except Exception as error:  # one method must not cost the answers of the others
-                _warn_of(f"{candidate.name} could not be fitted and was left out: {error}")
+                warn_of(f"{candidate.name} could not be fitted and was left out: {error}")
                 seconds[number, n_done:] = 0.0
                 continue
             of_refinement = max(of_refinement, fits.of_refinement)
@@ -558,7 +550,7 @@ class _Fits:
             return CandidateFit(*self._forests.whole(self.held_out))
         answer = None if self._first is None else self._first.probabilities
         if self.candidate.forests is TaughtTrees:
-            answer = self._problem.solve(NAMED["lpllp"](), None, None)[1]
+            answer = self._problem.solve(NAMED["lpllp"], None, None)[1]
         return self._problem.whole(self.candidate, answer, in_full=not self._n_folds)
 
 
@@ -579,5 +571,6 @@ def held_out_again(
     ]
 
 
-def _warn_of(text: str) -> None:
+def warn_of(text: str) -> None:
+    """Warn of what concerns the candidates."""
     warnings.warn(text, CandidateWarning, stacklevel=users_level())

@@ -39,6 +39,7 @@ from apportion.model_selection._candidate_fits import (
     bag_folds,
     fit_candidates,
     held_out_again,
+    warn_of,
 )
 from apportion.model_selection._candidates import TAKES_MEMORY, Candidate, memory_note
 from apportion.model_selection._forests import REFINES, TaughtTrees
@@ -149,7 +150,7 @@ class WeighingClassifier(BagClassifier):
         if any(c.name in TAKES_MEMORY for c in usable):
             note = memory_note(len(rows), rows.shape[1], matched.n_classes)
             if note:
-                warnings.warn(CandidateWarning(note), stacklevel=users_level())
+                warn_of(note)
         compared = fit_candidates(problem, usable, folds, n_folds, self.n_jobs)
         fitted = compared.fitted
         left_out |= compared.left_out
@@ -219,7 +220,8 @@ class WeighingClassifier(BagClassifier):
             along_time = by_quota
         self._store(bags, F, by_quota, along_time)
         self.held_out_proba_ = np.full(F.shape, np.nan)
-        self.held_out_proba_[result.rows] = final.held_out
+        if result.known is not None:
+            self.held_out_proba_[result.known.rows] = final.held_out
         names = [one.candidate.name for one in result.fitted]
         self.weights_ = dict(zip(names, result.weights.tolist(), strict=True))
         log_likelihoods = [calibration.log_likelihood for calibration in result.calibrations]
@@ -243,13 +245,13 @@ class WeighingClassifier(BagClassifier):
                 calibration.temperature,
                 calibration.dispersion,
                 one.seconds,
-                one.notes,
+                one.whole.notes if one.is_whole else (),
             )
             for one, weight, calibration in sorted(pairs, key=lambda pair: -pair[1])
         ]
         self.candidate_report_ = CandidateReport(
             tuple(candidates),
-            result.n_known,
+            0 if result.known is None else result.known.n_known,
             result.reason,
             left_out,
             result.calibrated,
@@ -280,8 +282,9 @@ class WeighingClassifier(BagClassifier):
         smoothed = smoothed_on_graph(result, problem, folds, n_folds)
         if smoothed is None:
             return F, labels, ""
-        F = reconcile(smoothed.probabilities, bags)
-        return F, self._quota(problem.X, F, bags), smoothed.why
+        P, why = smoothed
+        F = reconcile(P, bags)
+        return F, self._quota(problem.X, F, bags), why
 
     @with_reproducible_sums
     def predict(
@@ -526,7 +529,7 @@ def _keep_or_raise(said: str) -> None:
     text = f"{INTERRUPTED}{said}."
     if not keep_answer(text):
         raise KeyboardInterrupt
-    warnings.warn(text, CandidateWarning, stacklevel=users_level())
+    warn_of(text)
 
 
 def _learned_in_time(result: Weighing, in_order: Sequences) -> tuple[InTime | None, str]:
