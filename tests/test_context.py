@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import reference
 from apportion import InputError
-from apportion._utils.sequences import Sequences
 from apportion.context import add_context
 
 
@@ -82,13 +81,6 @@ def test_what_cannot_be_used_is_named(given, message):
         add_context(np.zeros((3, 1)), **given)
     with pytest.raises(InputError, match="squares"):
         add_context(np.full((3, 1), 1e200), times=[0, 1, 2])
-
-
-def test_some_rows_of_sequences_keep_their_order():
-    rows = Sequences.of(np.array([3.0, 1.0, 2.0, 5.0, 4.0]), np.array([1, 0, 1, 0, 1]))
-    some = rows.only(np.array([4, 2, 3]))
-    assert some.order.tolist() == [2, 1, 0]
-    assert some.begins.tolist() == [True, True, False]
 
 
 def test_rows_of_recordings_of_their_own_are_their_own_context():

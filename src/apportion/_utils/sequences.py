@@ -82,13 +82,6 @@ class Sequences:
         forward = sparse.csr_array((weights, ends), shape=(n, n))
         return sparse.csr_array(forward + forward.T)
 
-    def only(self, rows: IntArray) -> Sequences:
-        """Return some rows in the same order; gaps are lost."""
-        position, sequence = np.empty((2, len(self.order)), dtype=np.intp)
-        position[self.order] = np.arange(len(self.order))
-        sequence[self.order] = np.cumsum(self.begins)
-        return Sequences.of(position[rows].astype(np.float64), sequence[rows])
-
     def n_changes(self, labels: IntArray) -> int:
         """Return how often the label changes within the sequences."""
         along = labels[self.order]

@@ -164,7 +164,7 @@ class Expansion:
         Functions and similarities that Python code defines cannot be saved.
         """
         kernel = self.kernel
-        if kernel.name not in (*_SAVED_KERNELS, "trees"):
+        if kernel.name not in _SAVED_KERNELS:
             raise SavedModelError(
                 "the model's kernel",
                 "precomputed similarities" if kernel.name == "precomputed" else "a function",
@@ -187,14 +187,13 @@ class Expansion:
         return State(fields, arrays)
 
     @classmethod
-    def from_state(cls, state: StateReader, kernel: Kernel | None = None) -> Self:
-        """Return the functions of a file; `kernel` replaces the one that is named there."""
-        if kernel is None:
-            name = state.take("kernel", str)
-            if name not in _SAVED_KERNELS:
-                state.refuse(f"the kernel {name[:60]!r}", " or ".join(_SAVED_KERNELS))
-            gamma, degree = state.number("gamma", 0.0), state.number("degree", 0.0)
-            kernel = Kernel(name, gamma, degree, state.number("coef0"))
+    def from_state(cls, state: StateReader) -> Self:
+        """Return the functions of a file."""
+        name = state.take("kernel", str)
+        if name not in _SAVED_KERNELS:
+            state.refuse(f"the kernel {name[:60]!r}", " or ".join(_SAVED_KERNELS))
+        gamma, degree = state.number("gamma", 0.0), state.number("degree", 0.0)
+        kernel = Kernel(name, gamma, degree, state.number("coef0"))
         per_row = "features" if kernel.linear else "rows"
         rows: Any = None
         if not kernel.linear:
