@@ -25,8 +25,7 @@ label in a recording, and the recall of short ones is of windows in true episode
 minutes (SPHERE: 15 s, as half of its episodes take 3 s; WISDM: 2 min, as none takes 15).
 "supervised" learns from the labels of other people, or other days of made-up weeks, also beyond the
 limit, and knows no totals; "supervised, context" sees the means and deviations of ±5 windows of the
-recording, too, and one candidate of "AutoLLP, time and context" those of ±2. The CPU seconds of
-"supervised" are of the first cell that needs it.
+recording, too. The CPU seconds of "supervised" are of the first cell that needs it.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from natural import DATA
 from result_summary import cells_of, draw_reliability, print_failures
 from results import ResultFile, Row, Task, add_options, current, named, run
 
-CONTEXT, TIME, DECODED, AROUND = f"{SUPERVISED}, context", ", time", " and decoding", " and context"
+CONTEXT, TIME, DECODED = f"{SUPERVISED}, context", ", time", " and decoding"
 REACH = 5
 """Windows before and after that "supervised, context" sees."""
 
@@ -77,10 +76,6 @@ def auto_along_time(candidates: Any, seed: int) -> Any:
     return auto(candidates, seed).set_params(decode="sequence")
 
 
-def auto_in_context(candidates: Any, seed: int) -> Any:
-    return auto(candidates, seed).set_params(context="auto")
-
-
 BASELINES = (MAJORITY, SUPERVISED, CONTEXT)
 METHODS = {
     "LPLLP": Method(lpllp),
@@ -88,7 +83,6 @@ METHODS = {
     "AutoLLP": Method(auto),
     f"AutoLLP{TIME}": Method(auto, in_time=True),
     f"AutoLLP{TIME}{DECODED}": Method(auto_along_time, in_time=True),
-    f"AutoLLP{TIME}{AROUND}": Method(auto_in_context, in_time=True),
 }
 """What learns from totals. A name with `TIME` is compared with the one without."""
 
@@ -258,7 +252,7 @@ def print_differences(rows: Sequence[Row]) -> None:
     cells = list(cells_of(rows).values())
     names = [name for name in dict.fromkeys(row["method"] for row in rows) if TIME in name]
     for name in names:
-        plain = name.replace(TIME, "").replace(DECODED, "").replace(AROUND, "")
+        plain = name.replace(TIME, "").replace(DECODED, "")
         both = [(cell[plain], cell[name]) for cell in cells if plain in cell and name in cell]
         if both:
             print_difference(name, both)

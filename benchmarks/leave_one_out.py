@@ -107,7 +107,7 @@ def accuracies(cell: Cell, more: tuple[str, ...]) -> dict[str, float] | None:
         folds, n_folds = fits.bag_folds(problem, 5)
         if not n_folds:
             return None
-        asked = [NAMED[name]() for name in (*DEFAULT, *more)]
+        asked = [NAMED[name] for name in (*DEFAULT, *more)]
         usable = [candidate for candidate in asked if candidate.most_rows >= len(X)]
         found = fits.fit_candidates(problem, usable, folds, n_folds, None).fitted
         held_out = (folds >= 0) & (folds < n_folds)

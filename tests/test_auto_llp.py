@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from apportion.estimators._prepared import Prepared
 from apportion.model_selection import _calibration as calibration
 from apportion.model_selection import _candidates
 from apportion.model_selection import _weighing as weighing
-from apportion.model_selection._candidate_fits import bag_folds, fold_of_rows, known_without
+from apportion.model_selection._candidate_fits import as_given, bag_folds, fold_of_rows
 from apportion.model_selection._candidates import NAMED, memory_note, resolve_candidates
 from apportion.model_selection._graph_of_model import graph_in
 from apportion.model_selection._weights import candidate_weights
@@ -230,9 +231,10 @@ def test_no_candidate_sees_the_totals_of_rows_that_it_predicts_held_out():
     folds = fold_of_rows(Prepared(X), matched, 5)
     assert sorted(set(folds)) == [0, 1, 2, 3, 4]
     for fold in range(5):
-        _, left, _ = known_without(matched, folds == fold)
+        known = matched.without(folds == fold)
+        _, left, _ = as_given(known)
         hidden = {matched.ids[k] for k in np.unique(matched.codes[folds == fold])}
-        seen = {matched.ids[k] for k in left if k is not None}
+        seen = {known.ids[k] for k in left if k is not None}
         assert not hidden & seen
         assert hidden | seen == set(matched.ids)
 
@@ -446,10 +448,7 @@ def test_memory_is_said_before_it_is_taken_and_grows_with_the_rows(monkeypatch):
 
 
 def test_methods_that_cannot_scale_are_left_out_and_named(monkeypatch):
-    slow = NAMED["mean-map"]
-    monkeypatch.setitem(
-        NAMED, "mean-map", lambda: type(slow())(**{**vars(slow()), "most_rows": 100})
-    )
+    monkeypatch.setitem(NAMED, "mean-map", replace(NAMED["mean-map"], most_rows=100))
     model = fitted(("mean-map", "inv-cal"))
     assert "takes too long beyond 100 rows" in model.candidate_report_.left_out["mean-map"]
     assert set(model.weights_) == {"inv-cal"}
@@ -500,11 +499,15 @@ def test_label_shift_is_told_from_random_bags_and_from_drift():
     bags = np.repeat(np.arange(30), 40)
     matched = match_bags(1200, None, bags, Totals.from_labels(y, bags))
     X = rng.standard_normal((1200, 4)) + 1.5 * y[:, None]
-    assert calibration.label_shift(X, matched)
+
+    def label_shift(X, matched):
+        return calibration.known_totals(matched, np.ones(len(X), dtype=bool), X).label_shift
+
+    assert label_shift(X, matched)
     drift = np.repeat(rng.standard_normal((30, 4)), 40, axis=0)
-    assert not calibration.label_shift(X + drift, matched)
+    assert not label_shift(X + drift, matched)
     dealt = match_bags(1200, None, bags, Totals.from_labels(y[rng.permutation(1200)], bags))
-    assert not calibration.label_shift(rng.standard_normal((1200, 4)), dealt)
+    assert not label_shift(rng.standard_normal((1200, 4)), dealt)
     model = AutoLLP(("mean-map", "gp"), random_state=0)
     model.fit(X, bags=bags, proportions=Totals.from_labels(y, bags))
     assert model.weights_["mean-map"] > 0.8

@@ -187,7 +187,7 @@ def test_a_second_ctrl_c_ends_the_fast_methods_too(monkeypatch):
     ids = np.array(known["bags"].tolist(), dtype=object)
     supervision = Supervision(ids, known["proportions"], None, groups, {})
     monkeypatch.setattr(_weighing, "smoothed_on_graph", lambda *_: None)
-    monkeypatch.setitem(_candidates.NAMED, "gp-trees", lambda: Candidate("gp-trees", Failing()))
+    monkeypatch.setitem(_candidates.NAMED, "gp-trees", Candidate("gp-trees", Failing()))
     with pytest.raises(KeyboardInterrupt):
         label_rows(X, supervision, AutoLLP({"rule": MeanMap(), "stopped": Failing()}))
 

@@ -990,6 +990,7 @@ def model_with(**parameters):
         (edited(AUTO, candidates=["a", 1]), "a list of str"),
         (edited(AUTO, standardized=[True, 1]), "a list of bool"),
         (edited(AUTO, candidate0=document(KNN)), "candidate0/points.npy"),
+        (edited(AUTO, reaches=[0, 5]), "a candidate that sees the rows around.*add_context"),
         (edited(AUTO, candidate0=document(AUTO)), "candidate0/unit.npy|no candidate0/"),
         (edited(AUTO, candidate1=narrow(AUTO)), "candidate1/points.npy: found shape"),
         (changed(KNN, model="[1]"), "list .* Allowed: an object"),
@@ -1003,6 +1004,22 @@ def model_with(**parameters):
 )
 def test_documents_that_are_not_ours(content, message):
     refused(content, message)
+
+
+def test_models_of_versions_with_a_context_are_read_if_no_candidate_sees_any():
+    described = document(AUTO)["model"]
+    described["parameters"]["context"] = 0
+    for reaches in ({}, {"reaches": [0, 0]}):
+        old = read(edited(AUTO, model=described, **reaches)).model
+        assert (old.predict_proba(new_rows()) == read(AUTO).model.predict_proba(new_rows())).all()
+    described["parameters"]["horizon"] = 0
+    refused(edited(AUTO, model=described), "parameters of another version.*horizon")
+
+
+def test_candidates_of_other_features_are_refused():
+    model, other = fitted_as("auto, small"), fitted_as("mean map", d=6)
+    model.candidates_[next(iter(model.candidates_))] = other
+    refused(written(model), "a candidate of 6 features. Allowed: 3")
 
 
 def header(shape, descr="<f8", version=1):

@@ -194,6 +194,7 @@ def test_a_diary_from_settings(tmp_path):
         ("seed", -1, "--seed, settings.json: found -1"),
         ("probes", 1.5, "a whole number of 0 or more"),
         ("jobs", 2, "the option 'jobs', which there is not"),
+        ("context", "5", "the option 'context', which there is not"),
         ("scale", 1, ("--scale, settings.json: found 1", "true or false")),
         ("missing", "zero", ('found "zero"', "one of 'median', 'drop', 'error'")),
         ("exclude", "y", "a list of texts"),

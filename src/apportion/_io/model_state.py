@@ -6,7 +6,7 @@ Each estimator and graph defines what it needs to predict new rows. What is read
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
@@ -179,11 +179,21 @@ def _json_scalar(value: Any) -> Any:
     return value
 
 
-def built(reader: StateReader, kinds: Mapping[str, type[Kind]], **instead: Any) -> Kind:
-    """Return the estimator that is described; `instead` replaces some of its parameters."""
+def built(
+    reader: StateReader,
+    kinds: Mapping[str, type[Kind]],
+    *,
+    without: Collection[str] = (),
+    **instead: Any,
+) -> Kind:
+    """Return the estimator that is described, without parameters that it does not have any more.
+
+    `instead` replaces some of the others.
+    """
     kind, parameters = description(reader, kinds)
+    kept = {name: value for name, value in parameters.items() if name not in without}
     try:
-        return kind(**{**parameters, **instead})
+        return kind(**{**kept, **instead})
     except TypeError as error:
         reader.refuse(
             f"parameters of another version ({error})",

@@ -10,8 +10,7 @@ from apportion._utils.parameters import Allowed
 from apportion._utils.sequences import Sequences
 from apportion._utils.typing import FloatArray, IntArray
 
-MOST_ROWS_AROUND = 10_000
-ROWS_AROUND = Allowed(kind=Integral, low=0, high=MOST_ROWS_AROUND)
+ROWS_AROUND = Allowed(kind=Integral, low=0, high=10_000)
 """The reaches that are allowed. Every row before and after costs a pass over all rows."""
 
 

@@ -313,14 +313,6 @@ class MethodOptions:
         "Do not use when windows were recorded. If not given, labels that flicker are smoothed "
         "along time.",
     )
-    context: str = _method(
-        "0",
-        hint(
-            "How many windows before and after a method of {method:auto} may see, as means and "
-            "deviations: a number, or auto, which is 5. Held-out totals say what it is worth."
-        ),
-        metavar="K",
-    )
     seed: int = _method(0, "Seed of random starts.", low=0, high=2**32 - 1)
     graph: Literal["auto", "knn", "anchor", "rbf"] = _lp_llp(
         "auto", "Graph of similar rows; auto chooses by the number of rows."
@@ -355,7 +347,7 @@ class MethodOptions:
     @property
     def of_lp_llp(self) -> dict[str, Any]:
         """The options that belong to LPLLP alone and were given."""
-        common = ("method", "fast", "decode", "no_time", "context", "seed")
+        common = ("method", "fast", "decode", "no_time", "seed")
         return {
             item.name: getattr(self, item.name)
             for item in fields(self)

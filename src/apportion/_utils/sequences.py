@@ -57,11 +57,6 @@ class Sequences:
         closeness = np.where(gaps > step, step / np.where(gaps > 0, gaps, 1.0), 1.0)
         return cls(order, np.where(begins, 0.0, closeness))
 
-    @classmethod
-    def alone(cls, n_samples: int) -> Sequences:
-        """Return rows that follow no other row."""
-        return cls(np.arange(n_samples), np.zeros(n_samples))
-
     @cached_property
     def begins(self) -> BoolArray:
         """Which rows of `order` begin a sequence."""
@@ -86,13 +81,6 @@ class Sequences:
         ends = self.order[later], self.order[later - 1]
         forward = sparse.csr_array((weights, ends), shape=(n, n))
         return sparse.csr_array(forward + forward.T)
-
-    def only(self, rows: IntArray) -> Sequences:
-        """Return some rows in the same order; gaps are lost."""
-        position, sequence = np.empty((2, len(self.order)), dtype=np.intp)
-        position[self.order] = np.arange(len(self.order))
-        sequence[self.order] = np.cumsum(self.begins)
-        return Sequences.of(position[rows].astype(np.float64), sequence[rows])
 
     def n_changes(self, labels: IntArray) -> int:
         """Return how often the label changes within the sequences."""

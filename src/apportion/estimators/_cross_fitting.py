@@ -126,19 +126,6 @@ def folds_of(bags: Bags, n_folds: int) -> Folds:
     return Folds(folds[groups.codes], n_folds)
 
 
-class CrossFit:
-    """One rule per fold, fitted to the soft labels of the other folds."""
-
-    def __init__(self, learner: Any, X: FloatArray, F: FloatArray, folds: Folds) -> None:
-        self.folds = folds
-        parts = [folds.fitted_to(fold) for fold in range(folds.n_folds)]
-        self.rules = [Rule(learner, X[rows], F[rows]) for rows in parts]
-
-    def held_out(self, X: FloatArray) -> FloatArray:
-        """Return the probabilities of the fitted rows, by rules that did not see their bags."""
-        return _held_out(self.rules, X, self.folds)
-
-
 def _held_out(rules: list[Any], X: FloatArray, folds: Folds) -> FloatArray:
     """Return every row's prediction by the rule of its fold, or the mean of all rules."""
     P, loose = None, folds.of_row < 0
@@ -198,16 +185,17 @@ def expectation_maximization(
     """
     folds = folds_of(bags, 1) if folds is None else folds
     F, moves = start, []
+    parts = [folds.fitted_to(fold) for fold in range(folds.n_folds)]
     for number in range(1, max_iter + 1):
-        fitted = CrossFit(learner, X, F, folds)
-        P = fitted.held_out(X)
+        rules = [Rule(learner, X[rows], F[rows]) for rows in parts]
+        P = _held_out(rules, X, folds)
         reconciled = reconcile(P**sharpness, bags)
         moves.append(0.5 * float(np.abs(reconciled - F).sum(axis=1).mean()))
         report_progress(_FITTING, number / max_iter)
         jitters = len(moves) > 3 and moves[-1] <= _SMALL_MOVE and moves[-1] >= moves[-4]
         converged = moves[-1] <= tol or jitters
         if converged and folds.n_folds == 1:
-            return EMSolution(fitted.rules[0], F, P, tuple(moves), True)
+            return EMSolution(rules[0], F, P, tuple(moves), True)
         F = reconciled
         if converged:
             break

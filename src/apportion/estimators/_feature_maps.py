@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
@@ -46,7 +46,7 @@ rows are computed up to 1e-8 only; below that, features would amplify rounding."
 Function = Callable[[FloatArray], FloatArray]
 
 
-class FeatureMap(Protocol):
+class FeatureMap:
     """A map of rows to features, φ(x) = finish(raw(x)), with φ(x)·φ(z) = k(x, z).
 
     `finish` is linear, so that raw values can be summed over bags first.
@@ -55,23 +55,23 @@ class FeatureMap(Protocol):
     @property
     def cells(self) -> int:
         """How many raw values of a row are not 0."""
-        ...
+        raise NotImplementedError
 
     def raw(self, X: FloatArray) -> Any:
         """Return the raw values of the rows, an array that may be sparse."""
-        ...
+        raise NotImplementedError
 
     def finish(self, raw: Any) -> Any:
         """Return the features from raw values, or from sums of them."""
-        ...
+        return raw
 
     def mean_square(self, X: FloatArray) -> float:
         """Return the mean of k(x, x) before any approximation."""
-        ...
+        return 1.0
 
     def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
         """Return x ↦ φ(x)·weights + intercept."""
-        ...
+        return FeatureFunction(self, weights, intercept)
 
 
 @dataclass(frozen=True)
@@ -108,26 +108,24 @@ class Standardization:
 
 
 @dataclass(frozen=True)
-class LinearMap:
+class LinearMap(FeatureMap):
     """The features themselves."""
 
-    cells: int
+    n_features: int
+
+    @property
+    def cells(self) -> int:
+        return self.n_features
 
     def raw(self, X: FloatArray) -> FloatArray:
         return X
 
-    def finish(self, raw: FloatArray) -> FloatArray:
-        return raw
-
     def mean_square(self, X: FloatArray) -> float:
         return float((X**2).sum(axis=1).mean())
 
-    def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
-        return FeatureFunction(self, weights, intercept)
-
 
 @dataclass(frozen=True)
-class LandmarkMap:
+class LandmarkMap(FeatureMap):
     """The Nyström features of a kernel: φ(x) = V k(landmarks, x), with VᵀV = k(landmarks)⁻¹.
 
     They are exact if the rows are among the landmarks.
@@ -161,7 +159,7 @@ class LandmarkMap:
 
 
 @dataclass(frozen=True)
-class TreeMap:
+class TreeMap(FeatureMap):
     """The leaves that a row falls into in totally random trees, each 1 / √(number of trees).
 
     The kernel of two rows is the share of trees in which they have a leaf in common. A tree splits
@@ -209,18 +207,9 @@ class TreeMap:
         shape = (n, int(self.offsets[-1]))
         return sparse.csr_array((values, leaves.ravel(), n_trees * np.arange(n + 1)), shape=shape)
 
-    def finish(self, raw: Any) -> Any:
-        return raw
-
-    def mean_square(self, X: FloatArray) -> float:
-        return 1.0
-
-    def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
-        return FeatureFunction(self, weights, intercept)
-
 
 @dataclass(frozen=True)
-class ReducedTreeMap:
+class ReducedTreeMap(FeatureMap):
     """The Nyström features of the kernel of trees: φ(x) = V L leaves(x), with L for landmarks."""
 
     trees: TreeMap
@@ -243,9 +232,6 @@ class ReducedTreeMap:
 
     def finish(self, raw: Any) -> FloatArray:
         return np.asarray((raw @ self.leaves.T).toarray() @ self.root.T)
-
-    def mean_square(self, X: FloatArray) -> float:
-        return 1.0
 
     def function(self, weights: FloatArray, intercept: FloatArray) -> Function:
         return self.trees.function(self.leaves.T @ (self.root.T @ weights), intercept)

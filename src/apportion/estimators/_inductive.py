@@ -198,7 +198,10 @@ class KernelClassifier(InductiveClassifier):
     @property
     def intercept_(self) -> FloatArray:
         """The intercepts, one per function; with a linear kernel, those of `X @ coef_.T`."""
-        return self.expansion_.uncentered_intercept
+        f = self.expansion_
+        if f.center is None or not f.kernel.linear:
+            return f.intercept
+        return np.asarray(f.intercept - f.coefficients @ f.center)
 
     def _learn(
         self, prepared: Prepared, bags: Bags, start: FloatArray | None, seed: int

@@ -154,13 +154,6 @@ class Expansion:
         return np.asarray((self.rows.T @ self.weights).T)
 
     @property
-    def uncentered_intercept(self) -> FloatArray:
-        """The intercepts of f as a function of x, not of x - m, if k is linear; else b."""
-        if self.center is None or not self.kernel.linear:
-            return self.intercept
-        return np.asarray(self.intercept - self.coefficients @ self.center)
-
-    @property
     def n_training_rows(self) -> int:
         """How many fitted rows are among the z_j: none if k is linear."""
         return 0 if self.kernel.linear else len(self.rows)
@@ -171,7 +164,7 @@ class Expansion:
         Functions and similarities that Python code defines cannot be saved.
         """
         kernel = self.kernel
-        if kernel.name not in (*_SAVED_KERNELS, "trees"):
+        if kernel.name not in _SAVED_KERNELS:
             raise SavedModelError(
                 "the model's kernel",
                 "precomputed similarities" if kernel.name == "precomputed" else "a function",
@@ -194,14 +187,13 @@ class Expansion:
         return State(fields, arrays)
 
     @classmethod
-    def from_state(cls, state: StateReader, kernel: Kernel | None = None) -> Self:
-        """Return the functions of a file; `kernel` replaces the one that is named there."""
-        if kernel is None:
-            name = state.take("kernel", str)
-            if name not in _SAVED_KERNELS:
-                state.refuse(f"the kernel {name[:60]!r}", " or ".join(_SAVED_KERNELS))
-            gamma, degree = state.number("gamma", 0.0), state.number("degree", 0.0)
-            kernel = Kernel(name, gamma, degree, state.number("coef0"))
+    def from_state(cls, state: StateReader) -> Self:
+        """Return the functions of a file."""
+        name = state.take("kernel", str)
+        if name not in _SAVED_KERNELS:
+            state.refuse(f"the kernel {name[:60]!r}", " or ".join(_SAVED_KERNELS))
+        gamma, degree = state.number("gamma", 0.0), state.number("degree", 0.0)
+        kernel = Kernel(name, gamma, degree, state.number("coef0"))
         per_row = "features" if kernel.linear else "rows"
         rows: Any = None
         if not kernel.linear:
@@ -244,29 +236,6 @@ def center_of(X: FloatArray) -> FloatArray:
 def centered(X: FloatArray, center: FloatArray | None) -> FloatArray:
     """Return X minus the center, in double precision; X itself without a center."""
     return X if center is None else np.asarray(X - center)
-
-
-def weighted_centered(
-    inner: FloatArray, linear: bool, weights: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Center rows, or their similarities, at their weighted mean in feature space.
-
-    libsvm has an absolute tolerance, so that it must not see the offset of the rows. A machine with
-    dual weights β, Σ β = 0, is the same function of the centered rows as of the rows, but for an
-    intercept that is smaller by s·β, where s are the rows' similarities to the mean.
-
-    Returns
-    -------
-    centered : ndarray
-        The rows if `linear`, else the similarities of all pairs.
-    level : ndarray of shape (n_samples,)
-        The similarities s.
-    """
-    mean = weights @ inner
-    if linear:
-        rows = inner - mean
-        return rows, rows @ mean
-    return inner - mean - mean[:, None] + mean @ weights, mean
 
 
 class KernelFeatures(NamedTuple):

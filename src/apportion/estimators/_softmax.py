@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from apportion._utils.arrays import row_softmax
@@ -74,3 +76,18 @@ class SoftmaxClassifier(KernelClassifier):
 
     def _soft_labels(self, X: Any) -> FloatArray:
         return np.asarray(row_softmax(self.expansion_(X)))
+
+
+def minimized(
+    loss: Callable[[FloatArray], tuple[float, FloatArray]],
+    start: FloatArray,
+    tol: float,
+    max_iter: int,
+) -> tuple[FloatArray, int, bool]:
+    """Return where a loss with its gradient is least, the iterations of L-BFGS, and if it ended."""
+    options = {"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 0.0}
+    minimum = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    # With ftol = 0, L-BFGS reports a failure when rounding hides any further decrease. A gradient
+    # of up to 1000 tol then counts as converged.
+    converged = minimum.success or float(np.abs(minimum.jac).max()) <= 1e3 * tol
+    return minimum.x, int(minimum.nit), converged

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from apportion._core.count_likelihood import CountLikelihood
 from apportion._utils.arrays import row_softmax
@@ -15,7 +14,7 @@ from apportion._utils.typing import FloatArray, IntArray
 from apportion.estimators._inductive import KnownBags
 from apportion.estimators._kernels import KernelFeatures
 from apportion.estimators._prepared import Prepared
-from apportion.estimators._softmax import SoftmaxClassifier, SoftmaxFit
+from apportion.estimators._softmax import SoftmaxClassifier, SoftmaxFit, minimized
 
 _AUTO_LOGIT = 1.5
 """How certain a typical row is by default: its logit of a class against the rest, a probability of
@@ -191,30 +190,11 @@ def prior_variance(variance: float, n_classes: int) -> float:
     return float(size**2 / max(variance, 1e-300))
 
 
-class Counts(Protocol):
-    """The log-likelihood of counts as a function of logits, one row per row in a bag.
-
-    Two classes have one column of logits, that of the second class; more have one per class.
-    """
-
-    n_bags: int
-    n_columns: int
-
-    def __call__(self, logits: FloatArray) -> tuple[float, FloatArray]:
-        """Return the log-likelihood and its gradient."""
-        ...
-
-
-def class_counts(known: KnownBags, overdispersion: float) -> Counts:
-    """Return the likelihood of the bags' counts, weighted by their certainty."""
-    _, groups = known.groups.only(np.ones(known.groups.n_groups, dtype=bool))
-    counts = known.shares * groups.sizes[:, None]
-    form = TwoClassCounts if counts.shape[1] == 2 else SeveralClassCounts
-    return form(groups, counts, known.certainty, overdispersion)
-
-
 class TwoClassCounts:
-    """Σ_k w_k log P(count_k) of the second of two classes."""
+    """Σ_k w_k log P(count_k) of the second of two classes, as a function of its logits.
+
+    There is one row of logits per row in a bag, and one column.
+    """
 
     n_columns = 1
 
@@ -234,9 +214,10 @@ class TwoClassCounts:
 
 
 class SeveralClassCounts:
-    """(c - 1) / c Σ_kh w_kh log P(count_kh), each class against the rest.
+    """(c - 1) / c Σ_kh w_kh log P(count_kh), each class against the rest, as a function of logits.
 
-    A bag of one class has the likelihood of its labels, Π_i p_ih, instead.
+    There is one column of logits per class. A bag of one class has the likelihood of its labels,
+    Π_i p_ih, instead.
     """
 
     def __init__(
@@ -272,6 +253,17 @@ class SeveralClassCounts:
         gradient[self._pure_rows] = self._pure_weights * (self._pure_labels - Q)
         pure = (self._pure_weights * self._pure_labels * np.log(Q)).sum()
         return float(self._weights @ fit.log_likelihood + pure), gradient
+
+
+Counts = TwoClassCounts | SeveralClassCounts
+
+
+def class_counts(known: KnownBags, overdispersion: float) -> Counts:
+    """Return the likelihood of the bags' counts, weighted by their certainty."""
+    _, groups = known.groups.only(np.ones(known.groups.n_groups, dtype=bool))
+    counts = known.shares * groups.sizes[:, None]
+    form = TwoClassCounts if counts.shape[1] == 2 else SeveralClassCounts
+    return form(groups, counts, known.certainty, overdispersion)
 
 
 def softmax_of_counts(
@@ -310,13 +302,9 @@ def softmax_of_counts(
 
     logs = np.log(np.maximum(shares, 1e-12))
     start = np.append(np.zeros(k * d), logs[1:] - logs[:1] if two else logs)
-    options = {"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 0.0}
-    minimum = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
-    theta = (minimum.x[: k * d].reshape(k, d) / unit) @ rows.axes.T
-    b = minimum.x[k * d :] - theta @ rows.center
+    flat, n_iter, converged = minimized(loss, start, tol, max_iter)
+    theta = (flat[: k * d].reshape(k, d) / unit) @ rows.axes.T
+    b = flat[k * d :] - theta @ rows.center
     if two:
         theta, b = np.vstack([-theta, theta]) / 2.0, np.append(-b, b) / 2.0
-    # With ftol = 0, L-BFGS reports a failure when rounding hides any further decrease. A gradient
-    # of up to 1000 tol then counts as converged.
-    converged = minimum.success or float(np.abs(minimum.jac).max()) <= 1e3 * tol
-    return SoftmaxFit(theta, b, int(minimum.nit), converged)
+    return SoftmaxFit(theta, b, n_iter, converged)

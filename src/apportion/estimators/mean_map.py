@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import minimize
 
 from apportion._utils.parameters import real
 from apportion._utils.typing import FloatArray
 from apportion.estimators._inductive import KnownBags
 from apportion.estimators._kernels import KernelFeatures
 from apportion.estimators._prepared import Prepared
-from apportion.estimators._softmax import SoftmaxClassifier, SoftmaxFit
+from apportion.estimators._softmax import SoftmaxClassifier, SoftmaxFit, minimized
 from apportion.supervision.bags import Bags
 
 _AUTO_PENALTY = 0.3
@@ -224,10 +223,6 @@ def softmax_of_means(
 
     start = np.zeros(c * d + c)
     start[c * d :] = np.log(np.maximum(shares, 1e-12))
-    options = {"maxiter": max_iter, "maxfun": 2 * max_iter, "gtol": tol, "ftol": 0.0}
-    minimum = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
-    theta = minimum.x[: c * d].reshape(c, d) / unit
-    # With ftol = 0, L-BFGS reports a failure when rounding hides any further decrease. A gradient
-    # of up to 1000 tol then counts as converged.
-    converged = minimum.success or float(np.abs(minimum.jac).max()) <= 1e3 * tol
-    return SoftmaxFit(theta, minimum.x[c * d :] - theta @ center, int(minimum.nit), converged)
+    flat, n_iter, converged = minimized(loss, start, tol, max_iter)
+    theta = flat[: c * d].reshape(c, d) / unit
+    return SoftmaxFit(theta, flat[c * d :] - theta @ center, n_iter, converged)

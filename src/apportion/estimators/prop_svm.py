@@ -19,7 +19,7 @@ from apportion.estimators._inductive import (
     known_bags,
     one_vs_rest_classes,
 )
-from apportion.estimators._kernels import Expansion, Kernel, weighted_centered
+from apportion.estimators._kernels import Expansion, Kernel
 from apportion.estimators._prepared import Prepared
 from apportion.exceptions import users_level
 from apportion.supervision.bags import Bags
@@ -241,11 +241,18 @@ class PropSVM(MarginClassifier):
 def _in_units_of_variance(inner: FloatArray, linear: bool) -> tuple[FloatArray, FloatArray, float]:
     """Return centered rows, or their similarities, in units of the variance in feature space.
 
-    Also return the rows' similarities to the center, and the variance. With C and C_p multiplied by
-    the variance, the problem is the same, and libsvm sees neither the unit nor the offset.
+    Also return the rows' similarities s to the center, and the variance. With C and C_p multiplied
+    by the variance, the problem is the same, and libsvm, whose tolerance is absolute, sees neither
+    the unit nor the offset. A machine with dual weights β, Σ β = 0, is the same function of the
+    centered rows as of the rows, but for an intercept that is smaller by s·β.
     """
-    inner, level = weighted_centered(inner, linear, np.full(len(inner), 1.0 / len(inner)))
-    squared_norms = (inner**2).sum(axis=1) if linear else np.diagonal(inner)
-    variance = float(squared_norms.mean())
+    each = np.full(len(inner), 1.0 / len(inner))
+    level: FloatArray = each @ inner
+    if linear:
+        inner = inner - level
+        level, variance = inner @ level, float((inner**2).sum(axis=1).mean())
+    else:
+        inner = inner - level - level[:, None] + level @ each
+        variance = float(np.diagonal(inner).mean())
     variance = variance if variance > 0 else 1.0
     return inner / (np.sqrt(variance) if linear else variance), level, variance

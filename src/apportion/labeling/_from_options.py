@@ -6,7 +6,6 @@ import math
 from dataclasses import fields
 from typing import Any
 
-from apportion._utils.context import ROWS_AROUND
 from apportion._utils.method_names import AUTO, LP_LLP, METHODS
 from apportion._utils.options import FeatureOptions, KnownOptions, MethodOptions
 from apportion.estimators import LPLLP, InvCal, MeanMap
@@ -136,8 +135,6 @@ def check_method(method: MethodOptions) -> None:
     if method.decode == "sequence" and (method.no_time or name not in (AUTO, LP_LLP)):
         needs = f"{{decode:sequence}} needs times, and {{method:{AUTO}}} or {LP_LLP}."
         raise _error("decode", f"{needs} Use {{decode:quota}}.")
-    if method.context != "0":
-        _check_context(method, name)
     if method.time_weight is not None and method.no_time:
         raise _error("time_weight", "{time_weight} and {no_time} contradict each other: give one.")
     if method.prior_weight is not None and method.prior is None:
@@ -163,18 +160,6 @@ def _refuse_of_lp_llp(method: MethodOptions, name: str) -> None:
     raise _error(names[0], f"{said}{'it' if len(names) == 1 else 'them'} out.")
 
 
-def _check_context(method: MethodOptions, name: str) -> None:
-    """Raise if the rows around are no number, or are for no method that sees them."""
-    digits = method.context.isdecimal() and len(method.context) < 10
-    if method.context != "auto" and not (digits and int(method.context) in ROWS_AROUND):
-        said = f"{{context}} must be auto or {ROWS_AROUND}. Got {{found}}."
-        raise _error("context", said, method.context)
-    if name != AUTO:
-        raise _for_method("context", AUTO, name)
-    if method.no_time:
-        raise _error("context", "{context} and {no_time} contradict each other: give one.")
-
-
 def estimator_of(method: MethodOptions) -> BagClassifier:
     """Return the estimator that options ask for, not fitted.
 
@@ -186,7 +171,6 @@ def estimator_of(method: MethodOptions) -> BagClassifier:
         return method_named(
             name,
             decode=decode,
-            context=method.context if method.context == "auto" else int(method.context),
             fast=method.fast,
             random_state=method.seed,
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from apportion._utils.method_names import AUTO, LP_LLP, METHODS
 from apportion._utils.typing import IntArray
@@ -28,7 +29,6 @@ def method_named(
     name: str,
     *,
     decode: str = "quota",
-    context: int | str = 0,
     fast: bool = False,
     random_state: Any = 0,
 ) -> BagClassifier:
@@ -43,8 +43,6 @@ def method_named(
         One of `METHODS`.
     decode : {"quota", "threshold", "sequence"}, default="quota"
         How soft labels become labels.
-    context : int or "auto", default=0
-        How many rows before and after methods of `auto` may see.
     fast : bool, default=False
         Whether `auto` weighs its fast methods only.
     random_state : int, default=0
@@ -57,34 +55,30 @@ def method_named(
     """
     if name == AUTO:
         candidates = FAST if fast else "auto"
-        return AutoLLP(candidates, decode=decode, context=context, random_state=random_state)
+        return AutoLLP(candidates, decode=decode, random_state=random_state)
     if name not in NAMED:
         raise ValueError(
             f"The method must be one of {name_some(map(repr, METHODS), len(METHODS))}, or an "
             f"estimator of apportion. Got {name!r}."
         )
-    candidate = NAMED[name]()
-    estimator = candidate.estimator.set_params(decode=decode)
+    candidate = NAMED[name]
+    estimator = clone(candidate.estimator).set_params(decode=decode)
     if candidate.first is not None:
-        estimator.set_params(**{candidate.answer: NAMED[candidate.first]().estimator})
+        estimator.set_params(**{candidate.answer: clone(NAMED[candidate.first].estimator)})
     found: BagClassifier = seeded(estimator, random_state)
     return found
 
 
-def resolved_method(method: Any, context: int | str = 0, fast: bool = False) -> BagClassifier:
+def resolved_method(method: Any, fast: bool = False) -> BagClassifier:
     """Return an estimator from a name, an estimator of this library, or None for the default."""
-    for name, given, instead in (
-        ("context", context != 0, "AutoLLP(context=...)"),
-        ("fast", fast, f"AutoLLP({FAST!r})"),
-    ):
-        if given and method not in (None, AUTO):
-            raise ValueError(
-                f"`{name}` is for the method {AUTO!r}, and the method is {method!r}. Leave it out, "
-                f"or pass method={instead}."
-            )
+    if fast and method not in (None, AUTO):
+        raise ValueError(
+            f"`fast` is for the method {AUTO!r}, and the method is {method!r}. Leave it out, or "
+            f"pass method=AutoLLP({FAST!r})."
+        )
     if method is None or isinstance(method, str):
         name = DEFAULT_METHOD if method is None else method
-        return method_named(name, context=context, fast=fast)
+        return method_named(name, fast=fast)
     if not isinstance(method, BagClassifier):
         raise ValueError(
             f"The method must be one of {name_some(map(repr, METHODS), len(METHODS))}, or an "

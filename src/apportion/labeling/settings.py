@@ -108,8 +108,6 @@ class LabelSettings:
         task = read_supervised(self.known, self.feature.id)
         if self.method.decode == "sequence":
             require_times(task.rows, task.row_times, "{decode:sequence}")
-        if self.method.context != "0":
-            require_times(task.rows, task.row_times, "{context}")
         return task
 
     def features(self, task: SupervisedTable) -> TableFeatures:

@@ -222,7 +222,6 @@ def label_table(
     estimator: BagClassifier | None = None,
     abstain_below: float | None = None,
     use_times: bool = True,
-    context: int | str = 0,
     fast: bool = False,
     all_columns: bool = False,
     encoding: str | None = None,
@@ -282,8 +281,6 @@ def label_table(
         Whether `"auto"` uses when the rows were recorded, from a column `start` (or `time`,
         `timestamp`) and, if there is one, `participant`: rows that follow each other are likely to
         be of one class, if labels flicker without that.
-    context : int or "auto", default=0
-        How many rows before and after a row methods of `"auto"` may see; 0 = none. See `AutoLLP`.
     fast : bool, default=False
         Whether `"auto"` weighs only methods that take little time. See `AutoLLP`.
     all_columns : bool, default=False
@@ -322,7 +319,7 @@ def label_table(
     """
     if method is not None and estimator is not None:
         raise ValueError("`method` and `estimator` say the same: pass one of them.")
-    chosen = resolved_method(estimator if method is None else method, context, fast)
+    chosen = resolved_method(estimator if method is None else method, fast)
     name = name_of_method(estimator if method is None else method)
     task = supervised_table(
         rows,

@@ -333,12 +333,8 @@ def random_bags(X: FloatArray, groups: Groups) -> bool:
     return _explains(np.ones((groups.n_groups, 1)), X, groups)
 
 
-def label_shift(X: FloatArray, bags: Bags) -> bool:
-    """Return whether the feature means of bags differ as their class shares do, and no more."""
-    return not random_bags(X, bags.groups) and _shares_explain(X, bags)
-
-
 def _shares_explain(X: FloatArray, bags: Bags) -> bool:
+    """Return whether the feature means of bags differ as their class shares do, and no more."""
     # With hardly more bags than classes, class shares explain any features.
     enough = len(bags.ids) >= bags.n_classes + _LEAST_FREEDOM
     return enough and _explains(bags.shares, X, bags.groups)

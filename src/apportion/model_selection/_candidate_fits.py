@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,7 +15,6 @@ from sklearn.base import clone
 
 from apportion._io.class_tables import columns_for
 from apportion._io.identifiers import object_vector
-from apportion._utils.context import context_features
 from apportion._utils.groups import balanced_folds
 from apportion._utils.progress import (
     INTERRUPTED,
@@ -90,7 +89,6 @@ class Problem:
     bags: Bags
     seed: int
     in_order: Sequences | None = None
-    _in_context: dict[tuple[bool, int], Prepared] = field(default_factory=dict)
 
     @cached_property
     def standardized_rows(self) -> Prepared:
@@ -102,21 +100,9 @@ class Problem:
         """The rows as they are."""
         return self.as_they_are.X
 
-    def rows_for(self, candidate: Candidate) -> FloatArray:
-        """Return the rows as a candidate gets them."""
-        rows = self.standardized if candidate.standardized else self.X
-        if not candidate.reach or self.in_order is None:
-            return rows
-        return context_features(rows, self.in_order, candidate.reach)
-
     def prepared_for(self, candidate: Candidate) -> Prepared:
-        """Return these rows, prepared once for all candidates that get the same."""
-        if not candidate.reach:
-            return self.standardized_rows if candidate.standardized else self.as_they_are
-        key = candidate.standardized, candidate.reach
-        if key not in self._in_context:
-            self._in_context[key] = Prepared(self.rows_for(candidate))
-        return self._in_context[key]
+        """Return the rows as a candidate gets them, prepared once for all that get the same."""
+        return self.standardized_rows if candidate.standardized else self.as_they_are
 
     def model_of(self, candidate: Candidate) -> Any:
         """Return the estimator of a candidate, not fitted."""
@@ -134,15 +120,16 @@ class Problem:
 
         These rows stay, as rows in no bag. In full, `LPLLP` also refines its labels.
         """
-        model, X = self.model_of(candidate), self.rows_for(candidate)
+        model = self.model_of(candidate)
+        known = self.bags if hidden is None else self.bags.without(hidden)
         if self.solves(model) and not (in_full and isinstance(model, LPLLP)):
             model._check_parameters()
-            bags = self.bags if hidden is None else self.bags.without(hidden)
-            P = model.solve(self.prepared_for(candidate), bags, answer, seed_of(model))
+            P = model.solve(self.prepared_for(candidate), known, answer, seed_of(model))
             return model, P
         if answer is not None:
             model.set_params(**{candidate.answer: answer})
-        y, bags, totals = known_without(self.bags, hidden)
+        X = self.standardized if candidate.standardized else self.X
+        y, bags, totals = as_given(known)
         when = {"times": self.in_order} if isinstance(model, LPLLP) else {}
         model.fit(X, y, bags=bags, proportions=totals, **when)
         return model, row_probabilities(model, X, self.bags.classes)
@@ -241,11 +228,6 @@ class FittedCandidate:
         return self.whole.probabilities
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What it warned of, if it was needed."""
-        return self.whole.notes if self.is_whole else ()
-
-    @property
     def is_whole(self) -> bool:
         """Whether the model of all that is known is there."""
         return "whole" in self.__dict__
@@ -269,17 +251,14 @@ def row_probabilities(model: Any, X: FloatArray, classes: AnyArray) -> FloatArra
     return columns_for(classes.tolist(), model.classes_.tolist(), P)
 
 
-def known_without(bags: Bags, hidden: BoolArray | None) -> tuple[AnyArray | None, Any, Any]:
-    """Return labels, bag ids and totals of the rows that are not hidden, as `fit` takes them."""
-    hidden = np.zeros(bags.n_samples, dtype=bool) if hidden is None else hidden
-    given = np.where(hidden, -1, bags.given)
+def as_given(bags: Bags) -> tuple[AnyArray | None, Any, Any]:
+    """Return labels, bag ids and totals, as `fit` takes them."""
     y = None
-    if (given >= 0).any():
-        y = object_vector([*bags.classes.tolist(), None])[given]
+    if (bags.given >= 0).any():
+        y = object_vector([*bags.classes.tolist(), None])[bags.given]
     if not len(bags.ids):
         return y, None, None
     ids = object_vector([*range(len(bags.ids)), None])
-    codes = np.where(hidden, -1, bags.codes)
     totals = Totals._of(
         tuple(range(len(bags.ids))),
         bags.classes,
@@ -288,7 +267,7 @@ def known_without(bags: Bags, hidden: BoolArray | None) -> tuple[AnyArray | None
         "mass",
         most_episodes=bags.most_episodes,
     )
-    return y, ids[codes], totals
+    return y, ids[bags.codes], totals
 
 
 def fold_of_rows(prepared: Prepared, bags: Bags, n_folds: int, deal: int = 0) -> IntArray:
@@ -386,7 +365,7 @@ def fit_candidates(
                 left_out[candidate.name] = f"needs {first}, which was left out as well"
                 seconds[number] = 0.0
                 if not why:
-                    _warn_of(f"{candidate.name} was left out, because {first} was.")
+                    warn_of(f"{candidate.name} was left out, because {first} was.")
                 continue
             started, lag, n_done = time.perf_counter(), "", 0
             try:
@@ -421,10 +400,10 @@ def fit_candidates(
                 said = f"{INTERRUPTED}the answer is that of the methods so far, without {left}."
                 if not complete or held_out_only or not keep_answer(said):
                     raise
-                _warn_of(said)
+                warn_of(said)
                 break
             except Exception as error:  # one method must not cost the answers of the others
-                _warn_of(f"{candidate.name} could not be fitted and was left out: {error}")
+                warn_of(f"{candidate.name} could not be fitted and was left out: {error}")
                 seconds[number, n_done:] = 0.0
                 continue
             of_refinement = max(of_refinement, fits.of_refinement)
@@ -571,7 +550,7 @@ class _Fits:
             return CandidateFit(*self._forests.whole(self.held_out))
         answer = None if self._first is None else self._first.probabilities
         if self.candidate.forests is TaughtTrees:
-            answer = self._problem.solve(NAMED["lpllp"](), None, None)[1]
+            answer = self._problem.solve(NAMED["lpllp"], None, None)[1]
         return self._problem.whole(self.candidate, answer, in_full=not self._n_folds)
 
 
@@ -592,5 +571,6 @@ def held_out_again(
     ]
 
 
-def _warn_of(text: str) -> None:
+def warn_of(text: str) -> None:
+    """Warn of what concerns the candidates."""
     warnings.warn(text, CandidateWarning, stacklevel=users_level())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,8 +62,6 @@ class Candidate:
         Whether its rule is linear in the features.
     mean_map : bool
         Whether it assumes that a class looks alike in every bag.
-    reach : int
-        How many rows before and after a row it sees, as means and deviations; 0 = none.
     forests : type or None
         The forests that find its probabilities of held-out rows, if it is one.
     races : bool
@@ -80,7 +78,6 @@ class Candidate:
     most_rows: float = np.inf
     linear: bool = False
     mean_map: bool = False
-    reach: int = 0
     forests: type[FoldForests] | None = None
     races: bool = False
     rough: Mapping[str, Any] = field(default_factory=dict)
@@ -100,38 +97,6 @@ class Candidate:
         return _LINEAR if random_bags and self.linear else 1.0
 
 
-def _named(
-    name: str,
-    make: Callable[[], Any],
-    *,
-    first: str | None = None,
-    answer: str = "prior",
-    most_rows: float = np.inf,
-    linear: bool = False,
-    mean_map: bool = False,
-    forests: type[FoldForests] | None = None,
-    races: bool = False,
-    rough: Mapping[str, Any] | None = None,
-) -> tuple[str, Callable[[], Candidate]]:
-    def candidate() -> Candidate:
-        return Candidate(
-            name,
-            make(),
-            first,
-            answer,
-            True,
-            most_rows,
-            linear,
-            mean_map,
-            0,
-            forests,
-            races,
-            rough or {},
-        )
-
-    return name, candidate
-
-
 _ROUGH: dict[str, Any] = {"tol": 1e-3, "max_iter": 60}
 """Of the count likelihood: more digits change no accuracy on 30 tables."""
 
@@ -141,54 +106,48 @@ _CLOSE_ENOUGH: dict[str, Any] = {"tol": 1e-4}
 the accuracy for new rows is the same, .854, in a fifth of the time."""
 
 
-def _taught() -> EMLLP:
-    return EMLLP("trees", cross_fit=4, max_iter=1)
-
-
-NAMED: Mapping[str, Callable[[], Candidate]] = dict(
-    [
-        _named(
-            "gp",
-            lambda: AggregateGP(("linear", "rbf", "laplacian")),
-            rough={"max_rank": 400},
-        ),
-        _named("gp-trees", lambda: AggregateGP("trees"), rough={"n_estimators": 100}),
-        _named("lpllp", LPLLP),
-        _named("lpllp-gp", lambda: LPLLP(prior_weight=1.0), first="gp"),
-        _named(
+NAMED = {
+    one.name: replace(one, standardized=True)
+    for one in (
+        Candidate("gp", AggregateGP(("linear", "rbf", "laplacian")), rough={"max_rank": 400}),
+        Candidate("gp-trees", AggregateGP("trees"), rough={"n_estimators": 100}),
+        Candidate("lpllp", LPLLP()),
+        Candidate("lpllp-gp", LPLLP(prior_weight=1.0), first="gp"),
+        Candidate(
             "trees",
-            lambda: EMLLP("trees", cross_fit=4),
+            EMLLP("trees", cross_fit=4),
             first="gp",
             answer="start",
             forests=HonestTrees,
             races=True,
         ),
-        _named("taught", _taught, answer="start", forests=TaughtTrees, races=True),
-        _named("mean-map", MeanMap, linear=True, mean_map=True, rough=_CLOSE_ENOUGH),
-        _named("mean-map-rbf", lambda: MeanMap("rbf"), mean_map=True),
-        _named(
+        Candidate(
+            "taught",
+            EMLLP("trees", cross_fit=4, max_iter=1),
+            answer="start",
+            forests=TaughtTrees,
+            races=True,
+        ),
+        Candidate("mean-map", MeanMap(), linear=True, mean_map=True, rough=_CLOSE_ENOUGH),
+        Candidate("mean-map-rbf", MeanMap("rbf"), mean_map=True),
+        Candidate(
             "laplacian-mean-map",
-            LaplacianMeanMap,
+            LaplacianMeanMap(),
             linear=True,
             mean_map=True,
             rough=_CLOSE_ENOUGH,
         ),
-        _named("count", CountLogistic, linear=True, rough=_ROUGH),
-        _named(
-            "count-rbf",
-            lambda: CountLogistic("rbf"),
-            races=True,
-            rough={"max_rank": 250, **_ROUGH},
-        ),
-        _named("inv-cal", InvCal, linear=True),
-        _named("inv-cal-rbf", lambda: InvCal("rbf"), rough={"max_rank": 250, "tol": 1e-4}),
-        _named("em", EMLLP),
-        _named("knn", WeightedKNN),
-        _named("label-propagation", LabelPropagation),
-        _named("prop-svm", PropSVM, most_rows=2_000),
-    ]
-)
-"""The methods that can be asked for by name."""
+        Candidate("count", CountLogistic(), linear=True, rough=_ROUGH),
+        Candidate("count-rbf", CountLogistic("rbf"), races=True, rough={"max_rank": 250, **_ROUGH}),
+        Candidate("inv-cal", InvCal(), linear=True),
+        Candidate("inv-cal-rbf", InvCal("rbf"), rough={"max_rank": 250, "tol": 1e-4}),
+        Candidate("em", EMLLP()),
+        Candidate("knn", WeightedKNN()),
+        Candidate("label-propagation", LabelPropagation()),
+        Candidate("prop-svm", PropSVM(), most_rows=2_000),
+    )
+}
+"""The methods that can be asked for by name. Their estimators are cloned, and never fitted."""
 
 DEFAULT = (
     "gp",
@@ -224,27 +183,6 @@ WITHOUT_FOLDS = (
     "inv-cal",
 )
 """The candidates where there are too few bags to hold any out, and all have the same weight."""
-
-
-IN_CONTEXT = ("count-rbf",)
-REACH = 5
-"""The methods that can also be fitted in context, and how many rows before and after they see.
-
-Chosen on a made-up week of on/off sensors and one recording of SPHERE, about 2,000 rows each, of
-`trees` and `count-rbf` with ±2 and ±5 rows. `trees` in context is worse by .16 and .05, `count-rbf`
-with ±5 rows better by .006 (worse by .008 beside other methods) and .053; with ±2, by .012 and 0.
-WISDM, looked at last: better by .019 if it were used, but totals do not say so. Means and
-deviations are not standardized again: with variance 1 each, they outweigh the row itself (.964 of
-the week's labels are right, not .977)."""
-
-
-def in_context(candidates: Sequence[Candidate], reach: int) -> list[Candidate]:
-    """Return those of the candidates that can see context, as candidates that do."""
-    return [
-        replace(one, name=f"{one.name}, context of ±{counted(reach, 'row')}", reach=reach)
-        for one in candidates
-        if reach and one.standardized and one.name in IN_CONTEXT
-    ]
 
 
 _BYTES_PER_ROW, _PER_FEATURE, _PER_CLASS = 17_500, 80, 100
@@ -285,7 +223,7 @@ def resolve_candidates(asked: Any, *, few_bags: bool = False) -> list[Candidate]
     if isinstance(asked, str) and asked == "auto":
         asked = WITHOUT_FOLDS if few_bags else DEFAULT
     elif isinstance(asked, str) and asked == FAST:
-        found = [NAMED[name]() for name in _FAST]
+        found = [NAMED[name] for name in _FAST]
         return found if few_bags else [_in_seconds(candidate) for candidate in found]
     if isinstance(asked, str) or not isinstance(asked, Iterable):
         raise _not_candidates(asked)
@@ -294,7 +232,7 @@ def resolve_candidates(asked: Any, *, few_bags: bool = False) -> list[Candidate]
     for name, item in pairs:
         candidate = _candidate(name, item, candidates)
         if candidate.first is not None and candidate.first not in candidates:
-            candidates[candidate.first] = NAMED[candidate.first]()
+            candidates[candidate.first] = NAMED[candidate.first]
         candidates[candidate.name] = candidate
     if not candidates:
         raise _not_candidates(asked)
@@ -310,7 +248,7 @@ def _in_seconds(candidate: Candidate) -> Candidate:
 
 def _candidate(name: str | None, item: Any, taken: Mapping[str, Candidate]) -> Candidate:
     if isinstance(item, str) and item in NAMED:
-        return NAMED[item]()
+        return NAMED[item]
     if isinstance(item, str | type) or not (hasattr(item, "fit") and learns_from_totals(item)):
         raise _not_candidates(item)
     if name is None:

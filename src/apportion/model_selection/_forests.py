@@ -164,17 +164,13 @@ class HonestTrees(FoldForests):
 
     def _first_round(self, pair: frozenset[int]) -> dict[int, FloatArray]:
         """Return what a forest that has seen neither of two folds says of them."""
+        from apportion.model_selection._candidates import NAMED
+
         bags = self.without(*pair)
-        model = self.problem.model_of(self._first)
+        model = self.problem.model_of(NAMED["gp"])
         P = model.solve_in_order(self.prepared, bags, None, seed_of(model))
         rule = self.rule(reconcile(P, bags), *pair)
         return {fold: rule(self.seen(fold)) for fold in pair}
-
-    @property
-    def _first(self) -> Candidate:
-        from apportion.model_selection._candidates import NAMED
-
-        return NAMED["gp"]()
 
     def _second_round(self, k: int) -> FloatArray:
         Q = np.tile(self.bags.overall, (len(self.folds), 1))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from apportion._utils.threads import in_threads
@@ -24,17 +22,10 @@ for 0 to .019 more. Looked at for this: clusters and tables; 3 to 5 would do as 
 were looked at afterwards."""
 
 
-class Smoothed(NamedTuple):
-    """Smoothed and calibrated probabilities of the fitted rows, and why they are taken."""
-
-    probabilities: FloatArray
-    why: str
-
-
 def smoothed_on_graph(
     result: Weighing, problem: Problem, folds: IntArray, n_folds: int
-) -> Smoothed | None:
-    """Return the average, smoothed by LP-LLP with the average as its prior, if that is better.
+) -> tuple[FloatArray, str] | None:
+    """Return the average, smoothed by LP-LLP with itself as the prior, and why, if that is better.
 
     Whether it is, is seen in folds whose totals are held out from LP-LLP. Its prior is what was
     said of each row without its own fold, but with the totals of the others, so that neighbors may
@@ -60,7 +51,7 @@ def smoothed_on_graph(
         return None
     average = result.final(result.average)
     prior = average.copy()
-    prior[result.rows] = result.final.held_out
+    prior[known.rows] = result.final.held_out
     prepared = problem.standardized_rows
 
     def held_out(prior_weight: float) -> Calibration:
@@ -72,7 +63,7 @@ def smoothed_on_graph(
         smoothed = np.full(average.shape, np.nan)
         for fold, P in enumerate(in_threads(without, list(range(n_folds)))):
             smoothed[folds == fold] = P
-        return calibrate(smoothed[result.rows], known)
+        return calibrate(smoothed[known.rows], known)
 
     first, *others = _PRIOR_WEIGHTS
     found = {first: held_out(first)}
@@ -87,4 +78,4 @@ def smoothed_on_graph(
         "the average is smoothed on a graph of similar rows, because held-out totals are likelier "
         f"by {rise:.0f} in the log-likelihood; accuracies are estimated without that"
     )
-    return Smoothed(calibration.with_shifts_for(F, problem.bags.overall)(F), why)
+    return calibration.with_shifts_for(F, problem.bags.overall)(F), why

@@ -17,8 +17,7 @@ from apportion._core.sequence_decode import decode_along_time
 from apportion._core.warn import warn_of_episodes
 from apportion._io.archive import Stored
 from apportion._io.class_tables import columns_for
-from apportion._io.model_state import State, StateReader, short
-from apportion._utils.context import MOST_ROWS_AROUND, context_features
+from apportion._io.model_state import State, StateReader
 from apportion._utils.hashing import hash_ranks
 from apportion._utils.parameters import integer
 from apportion._utils.progress import INTERRUPTED, interrupted, keep_answer, keeping_answers
@@ -40,6 +39,7 @@ from apportion.model_selection._candidate_fits import (
     bag_folds,
     fit_candidates,
     held_out_again,
+    warn_of,
 )
 from apportion.model_selection._candidates import TAKES_MEMORY, Candidate, memory_note
 from apportion.model_selection._forests import REFINES, TaughtTrees
@@ -141,16 +141,8 @@ class WeighingClassifier(BagClassifier):
         folds, n_folds = bag_folds(problem, n_asked, deal)
         if not n_folds:
             candidates = self._asked_candidates(few_bags=True)
-        in_context = self._candidates_in_context(candidates)
-        left_out = {}
-        if in_order is None or not n_folds:
-            lacking = "times" if in_order is None else "more bags, of which some can be held out"
-            left_out = {candidate.name: f"needs {lacking}" for candidate in in_context}
-        else:
-            candidates = [*candidates, *in_context]
-
         usable = [c for c in candidates if c.most_rows >= matched.n_samples]
-        left_out |= {
+        left_out = {
             c.name: f"takes too long beyond {counted(int(c.most_rows), 'row')}"
             for c in candidates
             if c not in usable
@@ -158,7 +150,7 @@ class WeighingClassifier(BagClassifier):
         if any(c.name in TAKES_MEMORY for c in usable):
             note = memory_note(len(rows), rows.shape[1], matched.n_classes)
             if note:
-                warnings.warn(CandidateWarning(note), stacklevel=users_level())
+                warn_of(note)
         compared = fit_candidates(problem, usable, folds, n_folds, self.n_jobs)
         fitted = compared.fitted
         left_out |= compared.left_out
@@ -167,12 +159,6 @@ class WeighingClassifier(BagClassifier):
         if not fitted:
             raise ValueError("No candidate could be fitted; the warnings say why.")
         held_out = (folds >= 0) & (folds < n_folds)
-        if in_order is not None and any(one.candidate.reach for one in fitted):
-            try:
-                fitted, useless = _with_useful_context(fitted, problem, held_out, in_order)
-            except KeyboardInterrupt:
-                fitted, useless = _after_interrupt(fitted, problem, held_out)
-            left_out |= useless
         result, caught = _weighed(fitted, problem, held_out, left_out)
         if result.is_close and not interrupted():
             again, _ = bag_folds(problem, n_asked, deal + 1)
@@ -189,10 +175,6 @@ class WeighingClassifier(BagClassifier):
 
     def _asked_candidates(self, *, few_bags: bool = False) -> list[Candidate]:
         raise NotImplementedError
-
-    def _candidates_in_context(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return more candidates, which see the rows around a row."""
-        return []
 
     def _take(
         self,
@@ -238,7 +220,8 @@ class WeighingClassifier(BagClassifier):
             along_time = by_quota
         self._store(bags, F, by_quota, along_time)
         self.held_out_proba_ = np.full(F.shape, np.nan)
-        self.held_out_proba_[result.rows] = final.held_out
+        if result.known is not None:
+            self.held_out_proba_[result.known.rows] = final.held_out
         names = [one.candidate.name for one in result.fitted]
         self.weights_ = dict(zip(names, result.weights.tolist(), strict=True))
         log_likelihoods = [calibration.log_likelihood for calibration in result.calibrations]
@@ -249,7 +232,6 @@ class WeighingClassifier(BagClassifier):
         self.candidates_ = {one.candidate.name: one.model for one, _ in used}
         self._calibrations = {one.candidate.name: calibration for one, calibration in used}
         self._standardized = {c.candidate.name for c, _ in used if c.candidate.standardized}
-        self._reaches = {c.candidate.name: c.candidate.reach for c, _ in used}
         # The graph that taught a candidate, or would have: it says which rows are similar.
         taught = [one.candidate for one in result.fitted if one.candidate.forests is TaughtTrees]
         self._teaching_graph = None
@@ -263,13 +245,13 @@ class WeighingClassifier(BagClassifier):
                 calibration.temperature,
                 calibration.dispersion,
                 one.seconds,
-                one.notes,
+                one.whole.notes if one.is_whole else (),
             )
             for one, weight, calibration in sorted(pairs, key=lambda pair: -pair[1])
         ]
         self.candidate_report_ = CandidateReport(
             tuple(candidates),
-            result.n_known,
+            0 if result.known is None else result.known.n_known,
             result.reason,
             left_out,
             result.calibrated,
@@ -300,8 +282,9 @@ class WeighingClassifier(BagClassifier):
         smoothed = smoothed_on_graph(result, problem, folds, n_folds)
         if smoothed is None:
             return F, labels, ""
-        F = reconcile(smoothed.probabilities, bags)
-        return F, self._quota(problem.X, F, bags), smoothed.why
+        P, why = smoothed
+        F = reconcile(P, bags)
+        return F, self._quota(problem.X, F, bags), why
 
     @with_reproducible_sums
     def predict(
@@ -338,7 +321,7 @@ class WeighingClassifier(BagClassifier):
         if self.decode == "sequence" and (bags is not None or proportions is not None):
             matched = match_bags(len(rows), None, bags, proportions, classes=self.classes_)
             in_order = self._in_order(rows, times, sequences)
-            P = self._soft_labels(rows, in_order)
+            P = self._soft_labels(rows)
             decoding = self._decoded_along_time(rows, P, matched, in_order, self._in_time)
             return self.classes_[decoding.labels]
         P = self._along_time(rows, times, sequences)
@@ -383,8 +366,8 @@ class WeighingClassifier(BagClassifier):
         """Return probabilities of new rows given all rows of their sequences."""
         in_order = self._in_order(X, times, sequences)
         if self._in_time is None or self._shares is not None:
-            return self._soft_labels(X, in_order)
-        return self._in_time(self._soft_labels(X, in_order), in_order)
+            return self._soft_labels(X)
+        return self._in_time(self._soft_labels(X), in_order)
 
     # The probabilities are those before smoothing, which would count the rows around a row twice.
     def _decoded_along_time(
@@ -406,19 +389,14 @@ class WeighingClassifier(BagClassifier):
         warn_of_episodes(decoding.labels, bags, in_order)
         return decoding
 
-    def _soft_labels(self, X: Any, in_order: Sequences | None = None) -> FloatArray:
+    def _soft_labels(self, X: Any) -> FloatArray:
         if self._shares is not None:
             return np.tile(self._shares, (len(X), 1))
-        if in_order is None and any(self._reaches.values()):
-            _warn_of_no_context([name for name, reach in self._reaches.items() if reach])
-            in_order = Sequences.alone(len(X))
         standardized = self._standardization(X)
         average = np.zeros((len(X), len(self.classes_)))
         for name in self._kept():
-            model, reach = self.candidates_[name], self._reaches[name]
+            model = self.candidates_[name]
             rows = standardized if name in self._standardized else X
-            if reach and in_order is not None:
-                rows = context_features(rows, in_order, reach)
             P = columns_for(
                 self.classes_.tolist(), model.classes_.tolist(), model.predict_proba(rows)
             )
@@ -438,7 +416,6 @@ class WeighingClassifier(BagClassifier):
             parts[f"calibration{j}"] = self._calibrations[name].state()
             parts[f"candidate{j}"] = self.candidates_[name]
         fields: dict[str, Any] = {"candidates": names, "standardized": standardized}
-        fields["reaches"] = [self._reaches[name] for name in names]
         arrays = {**self._standardization.state(), "weights": weights}
         if self._shares is not None:
             arrays["shares"] = self._shares
@@ -452,12 +429,13 @@ class WeighingClassifier(BagClassifier):
         weights = state.array("weights", Stored(("candidates",), shares=True))
         names = state.take_list("candidates", str)
         standardized = state.take_list("standardized", bool)
-        # Models were saved before any candidate saw context.
-        seen = state.holds("reaches", list)
-        reaches = state.take_list("reaches", int) if seen else [0] * len(names)
-        if not all(0 <= reach <= MOST_ROWS_AROUND for reach in reaches):
-            state.refuse(f"reaches {short(reaches)}", f"numbers from 0 to {MOST_ROWS_AROUND}")
-        counts = {len(set(names)), len(names), len(standardized), len(reaches), len(weights)}
+        if state.holds("reaches", list) and any(state.take("reaches", list)):
+            state.refuse(
+                "a candidate that sees the rows around, as earlier versions had",
+                "candidates that see single rows",
+                "fit AutoLLP to the rows of apportion.context.add_context, and save it again",
+            )
+        counts = {len(set(names)), len(names), len(standardized), len(weights)}
         if len(counts) > 1:
             state.refuse("candidates that do not fit together", f"{len(weights)} of each")
         self.weights_ = dict(zip(names, weights.tolist(), strict=True))
@@ -465,7 +443,6 @@ class WeighingClassifier(BagClassifier):
         form = Stored(("classes",), shares=True)
         self._shares = None if learned else state.array("shares", form)
         self._standardized = set(compress(names, standardized))
-        self._reaches = dict(zip(names, reaches, strict=True))
         self._calibration = Calibration.from_state(state.part("calibration"))
         in_time = state.take("in_time", bool)
         self._in_time = InTime.from_state(state.part("time")) if in_time else None
@@ -473,7 +450,7 @@ class WeighingClassifier(BagClassifier):
         for j, name in enumerate(names):
             self._calibrations[name] = Calibration.from_state(state.part(f"calibration{j}"))
             model = state.model(f"candidate{j}")
-            n_features = state.lengths["features"] * (3 if self._reaches[name] else 1)
+            n_features = state.lengths["features"]
             if model.n_features_in_ != n_features:
                 found = f"a candidate of {model.n_features_in_} features"
                 state.refuse(found, f"{n_features}, as it is given")
@@ -552,47 +529,7 @@ def _keep_or_raise(said: str) -> None:
     text = f"{INTERRUPTED}{said}."
     if not keep_answer(text):
         raise KeyboardInterrupt
-    warnings.warn(text, CandidateWarning, stacklevel=users_level())
-
-
-# A method that sees the rows around knows in part what is learned of how activities last, but not
-# all: before smoothing along time it may look better, and be worse after it. Held-out totals are
-# therefore asked after smoothing, of all methods and of those that see single rows. (A made-up
-# week, windows of 5 minutes: log-likelihoods 99 with context and 88 without before smoothing, 109
-# and 135 after it, and .973 and .986 of the labels are right.)
-def _with_useful_context(
-    fitted: Sequence[FittedCandidate], problem: Problem, held_out: BoolArray, in_order: Sequences
-) -> tuple[list[FittedCandidate], dict[str, str]]:
-    """Return the candidates, and why those in context are left out if they are no help."""
-    alone = [one for one in fitted if not one.candidate.reach]
-    if not alone:
-        return list(fitted), {}
-    likelihoods = []
-    for some in (alone, fitted):
-        with warnings.catch_warnings():  # given when the candidates are weighed
-            warnings.simplefilter("ignore", CandidateWarning)
-            result = weigh_candidates(some, problem, held_out)
-        in_time, _ = _learned_in_time(result, in_order)
-        final = result.final if in_time is None else in_time.calibration
-        likelihoods.append(final.log_likelihood)
-    without, with_context = likelihoods
-    if with_context > without:
-        return list(fitted), {}
-    why = (
-        f"held-out totals are no likelier with it: log-likelihood {with_context:.1f}, and "
-        f"{without:.1f} without"
-    )
-    return alone, {one.candidate.name: why for one in fitted if one.candidate.reach}
-
-
-def _warn_of_no_context(names: Sequence[str]) -> None:
-    warnings.warn(
-        f"The times of these rows are not known: {' and '.join(map(repr, names))} cannot see the "
-        "rows around, and takes them to be like the row itself. Give the times (`times`, and "
-        "`sequences` if there are several recordings; in a table, a column 'start').",
-        CandidateWarning,
-        stacklevel=users_level(),
-    )
+    warn_of(text)
 
 
 def _learned_in_time(result: Weighing, in_order: Sequences) -> tuple[InTime | None, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,9 +10,9 @@ from scipy.special import softmax
 from sklearn.base import clone
 
 from apportion._core.decode import Decoding
-from apportion._utils.typing import BoolArray, FloatArray, IntArray
+from apportion._utils.typing import BoolArray, FloatArray
 from apportion.estimators import LPLLP
-from apportion.exceptions import CandidateWarning, counted, users_level
+from apportion.exceptions import counted
 from apportion.model_selection._calibration import (
     Calibration,
     KnownTotals,
@@ -21,7 +20,12 @@ from apportion.model_selection._calibration import (
     known_totals,
     uncalibrated,
 )
-from apportion.model_selection._candidate_fits import LEAST_BAGS, FittedCandidate, Problem
+from apportion.model_selection._candidate_fits import (
+    LEAST_BAGS,
+    FittedCandidate,
+    Problem,
+    warn_of,
+)
 from apportion.model_selection._candidates import Candidate
 
 _NOISE = 3.0
@@ -67,10 +71,6 @@ class Weighing:
         The calibration of each candidate.
     final : Calibration
         The calibration of the average.
-    rows : ndarray of int
-        The rows that were held out.
-    n_known : int
-        The number of bags, and labeled rows, that were held out.
     reason : str
         How the weights came about, if not by held-out totals.
     untrusted : str
@@ -80,15 +80,13 @@ class Weighing:
     learned : bool
         Whether nothing speaks against rules for new rows.
     known : KnownTotals or None
-        What is known of the rows that were held out.
+        What is known of the rows that were held out; None if there are none.
     """
 
     fitted: Sequence[FittedCandidate]
     weights: FloatArray
     calibrations: list[Calibration]
     final: Calibration
-    rows: IntArray
-    n_known: int = 0
     reason: str = ""
     untrusted: str = ""
     calibrated: bool = False
@@ -110,7 +108,7 @@ class Weighing:
     @property
     def own_labels(self) -> Decoding | None:
         """The labels of an LPLLP that answers alone: they are refined, beyond its soft labels."""
-        if self.rows.size or self.weights.max() < 1.0:
+        if self.known is not None or self.weights.max() < 1.0:
             return None
         model = self.fitted[int(self.weights.argmax())].model
         if not isinstance(model, LPLLP) or model.decode != "quota":
@@ -173,7 +171,11 @@ def _by_held_out_totals(
     if not told:
         untrusted = f"{n_bags} cannot tell the methods from the class shares alone"
     if not learned:
-        _warn_of_nothing_learned(untrusted)
+        warn_of(
+            f"{untrusted}: new rows get the class shares, and the labels of the fitted rows rest "
+            "on their totals and on what the methods assume. Give more or smaller bags, or some "
+            "labels."
+        )
     if known.label_shift:
         final = final.without_temperature(average)
         untrusted = untrusted or (
@@ -187,10 +189,7 @@ def _by_held_out_totals(
         weights,
         calibrations,
         final,
-        known.rows,
-        known.n_known,
-        "",
-        untrusted,
+        untrusted=untrusted,
         calibrated=not known.label_shift,
         learned=learned,
         known=known,
@@ -217,10 +216,12 @@ def _without_held_out_totals(fitted: Sequence[FittedCandidate], problem: Problem
     elif len(fitted) > 1:
         reason = f"{too_few}; the answer is {_PLAIN}"
     if reason.endswith((_SMOOTHED, _PLAIN)):
-        _warn_of_few_bags(reason)
+        warn_of(
+            f"{reason}, and its probabilities are not calibrated. Give at least {LEAST_BAGS} bags, "
+            "or choose one method."
+        )
     same = uncalibrated(problem.bags.n_classes)
-    none = np.zeros(0, dtype=np.intp)
-    return Weighing(fitted, weights, [same] * len(fitted), same, none, 0, reason, too_few)
+    return Weighing(fitted, weights, [same] * len(fitted), same, reason, too_few)
 
 
 def _on_graphs(
@@ -261,24 +262,6 @@ def _fitted(candidate: Candidate, problem: Problem, answer: FloatArray | None) -
     unknown = np.full((problem.bags.n_samples, problem.bags.n_classes), np.nan)
     return FittedCandidate(
         candidate, unknown, lambda: problem.whole(candidate, answer, in_full=True)
-    )
-
-
-def _warn_of_nothing_learned(reason: str) -> None:
-    warnings.warn(
-        f"{reason}: new rows get the class shares, and the labels of the fitted rows rest on their "
-        "totals and on what the methods assume. Give more or smaller bags, or some labels.",
-        CandidateWarning,
-        stacklevel=users_level(),
-    )
-
-
-def _warn_of_few_bags(reason: str) -> None:
-    warnings.warn(
-        f"{reason}, and its probabilities are not calibrated. Give at least {LEAST_BAGS} bags, or "
-        "choose one method.",
-        CandidateWarning,
-        stacklevel=users_level(),
     )
 
 

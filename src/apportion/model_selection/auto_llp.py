@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
-from apportion._utils.context import ROWS_AROUND
-from apportion.model_selection._candidates import (
-    REACH,
-    Candidate,
-    in_context,
-    resolve_candidates,
-)
+from apportion.model_selection._candidates import Candidate, resolve_candidates
 from apportion.model_selection._weighing import WeighingClassifier
 
 
@@ -57,12 +49,6 @@ class AutoLLP(WeighingClassifier):
         Label the fitted rows with exactly the counts of every bag, or every row with its most
         likely class under the totals of its bag; or, with times, so that the counts are kept and
         labels change as seldom as activities do. `predict` without totals does not use it.
-    context : int or "auto", default=0
-        With times, the candidate `count-rbf` is also fitted to rows with the means and deviations
-        of the features over so many rows before and after (see `apportion.context.add_context`),
-        and weighed like all others; `"auto"` is 5, and 0 leaves it out. Without times, or without
-        the candidate `count-rbf`, nothing changes. By default 0, because it seldom pays beside what
-        is learned of how activities last; see the user guide on time.
     n_jobs : int, optional
         The number of processes that fit the folds of estimators that are not of this library, of
         its graph methods other than `LPLLP`, and of those with a graph, prior or start of their
@@ -118,33 +104,23 @@ class AutoLLP(WeighingClassifier):
     ['gp', 'lpllp']
     """
 
-    _allowed: ClassVar = {
-        **WeighingClassifier._allowed,
-        "context": replace(ROWS_AROUND, values=("auto",)),
-    }
-
     def __init__(
         self,
         candidates: Any = "auto",
         *,
         cv: int | str = "auto",
         decode: str = "quota",
-        context: int | str = 0,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.candidates = candidates
         self.cv = cv
         self.decode = decode
-        self.context = context
         self.n_jobs = n_jobs
         self.random_state = random_state
 
     def _asked_candidates(self, *, few_bags: bool = False) -> list[Candidate]:
         return resolve_candidates(self.candidates, few_bags=few_bags)
-
-    def _candidates_in_context(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        return in_context(candidates, REACH if self.context == "auto" else int(self.context))
 
     def _sk_visual_block_(self) -> Any:
         """Return the candidates for the diagram of scikit-learn, once fitted with their weights."""

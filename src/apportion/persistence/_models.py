@@ -46,6 +46,9 @@ _KINDS: dict[str, type[BagClassifier]] = {
 }
 """The models that can be saved."""
 
+_REMOVED = {"AutoLLP": ("context",)}
+"""Parameters of development versions. Models that were saved with them are read without them."""
+
 
 def require_savable(model: Any, what: str = "the model") -> None:
     """Raise an error unless a model is of a kind that can be saved, and fitted."""
@@ -84,7 +87,7 @@ def read_model(state: StateReader) -> BagClassifier:
     graphs: dict[str, Any] = {}
     if parameters.holds("graph", dict):
         graphs["graph"] = built(parameters.within("graph"), SAVED_GRAPHS)
-    model = built(fields, {name: _KINDS[name]}, **graphs)
+    model = built(fields, {name: _KINDS[name]}, without=_REMOVED.get(name, ()), **graphs)
     model.classes_, model.n_features_in_ = classes, n_features
     try:
         model._check_parameters()
