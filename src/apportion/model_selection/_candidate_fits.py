@@ -104,9 +104,10 @@ class Problem:
         """Return the rows as a candidate gets them, prepared once for all that get the same."""
         return self.standardized_rows if candidate.standardized else self.as_they_are
 
-    def model_of(self, candidate: Candidate) -> Any:
-        """Return the estimator of a candidate, not fitted."""
-        return seeded(clone(candidate.estimator).set_params(**candidate.rough), self.seed)
+    def model_of(self, candidate: Candidate, *, in_full: bool = False) -> Any:
+        """Return the estimator of a candidate, not fitted; as rough as an average may have it."""
+        rough = {} if in_full else candidate.rough
+        return seeded(clone(candidate.estimator).set_params(**rough), self.seed)
 
     def solve(
         self,
@@ -120,7 +121,7 @@ class Problem:
 
         These rows stay, as rows in no bag. In full, `LPLLP` also refines its labels.
         """
-        model = self.model_of(candidate)
+        model = self.model_of(candidate, in_full=in_full)
         known = self.bags if hidden is None else self.bags.without(hidden)
         if self.solves(model) and not (in_full and isinstance(model, LPLLP)):
             model._check_parameters()
