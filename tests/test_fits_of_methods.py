@@ -171,8 +171,10 @@ def test_participants_after_ctrl_c_are_labeled_by_the_fast_methods(monkeypatch, 
         return fit_known(model, X, known)
 
     monkeypatch.setattr(rows, "fit_known", fit)
-    methods = METHODS if late else {"rule": MeanMap(), "stopped": Failing()}
-    found = label_rows(X, supervision, AutoLLP(methods))
+    monkeypatch.setitem(_candidates.NAMED, "stopped", Candidate("stopped", Failing()))
+    names = ("mean-map", "count") if late else ("mean-map", "stopped")
+    monkeypatch.setattr(_candidates, "DEFAULT", names)
+    found = label_rows(X, supervision, AutoLLP())
     assert fits == (["all", "all", "fast", "fast"] if late else ["all", "fast", "fast"])
     assert (found.labels == y).mean() > 0.8
     assert list(found.models) == ["p", "q", "r"]
@@ -309,3 +311,59 @@ def test_weighing_is_the_share_of_a_participant():
     assert max(shares) == 1.0
     said = [detail for stage, _, detail in reports if stage == "labeling"]
     assert "participant 2 of 2, weighing methods, fit 5 of 5, fitting rule" in said
+
+
+def test_what_needs_a_method_that_cannot_be_fitted_is_left_out_with_it(monkeypatch):
+    X, _, known = some_bags(600, 60)
+    whole = _candidate_fits.Problem.whole
+
+    def failing(problem, candidate, answer, *, in_full=False):
+        if candidate.name == "gp":
+            raise MemoryError("no room")
+        return whole(problem, candidate, answer, in_full=in_full)
+
+    monkeypatch.setattr(_candidate_fits.Problem, "whole", failing)
+    model = AutoLLP(["gp", "lpllp-gp", "mean-map"], random_state=0)
+    with pytest.warns(CandidateWarning, match="no room"):
+        model.fit(X, **known)
+    assert list(model.candidates_) == ["mean-map"]
+    with pytest.raises(_candidate_fits.CandidateError, match="lpllp-gp could not be fitted"):
+        AutoLLP(["gp", "lpllp-gp"], random_state=0).fit(X, **known)
+
+
+def test_a_model_that_is_there_stays_there_after_a_second_deal():
+    made = []
+
+    def candidate(held_out):
+        named = _candidates.NAMED["gp"]
+        return _candidate_fits.FittedCandidate(named, held_out, lambda: made.append(1))
+
+    one = candidate(np.zeros((2, 2)))
+    one.make_whole()
+    mean = one.averaged_with(candidate(np.ones((2, 2))))
+    assert mean.is_whole
+    assert mean.whole is one.whole
+    assert len(made) == 1
+
+
+def test_an_interrupt_keeps_no_method_without_weight(monkeypatch):
+    """One that somebody else wrote is fitted to all bags at once, whatever its held-out totals."""
+    X, _, known = some_bags(600, 60)
+
+    class Contrary(MeanMap):
+        def predict_proba(self, X, **more):
+            return super().predict_proba(X, **more)[:, ::-1]
+
+    whole, asked = _candidate_fits.Problem.whole, []
+
+    def interrupted_once(problem, candidate, answer, *, in_full=False):
+        if candidate.name == "gp" and not asked:
+            asked.append(candidate.name)
+            raise KeyboardInterrupt
+        return whole(problem, candidate, answer, in_full=in_full)
+
+    monkeypatch.setattr(_candidate_fits.Problem, "whole", interrupted_once)
+    model = AutoLLP([Contrary(), "gp"], random_state=0)
+    with pytest.warns(CandidateWarning, match="the answer is that of gp"):
+        model.fit(X, **known)
+    assert list(model.candidates_) == ["gp"]

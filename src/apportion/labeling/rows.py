@@ -271,7 +271,8 @@ def label_rows(
     method, labeled = resolved_method(model), list[Any]()
 
     def fit(group: Any, rows: FloatArray, known: Supervision) -> Fitted:
-        can_be_quick = isinstance(method, AutoLLP) and bool(labeled)
+        weighs = isinstance(method, AutoLLP) and method.candidates == "auto"
+        can_be_quick = weighs and bool(labeled)
         said = f"{INTERRUPTED}only the fast methods were compared."
         try:
             if not (can_be_quick and interrupted()):

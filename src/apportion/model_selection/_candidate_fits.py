@@ -145,8 +145,9 @@ class Problem:
             asked = clone(model).set_params(**ours)
             without_time = self.in_order is None or model.time_weight == 0.0
             return without_time and repr(asked) == repr(LPLLP())
-        if getattr(type(model), "fit", None) is not InductiveClassifier.fit:
-            return False
+        for method in ("fit", "predict_proba"):  # a subclass may have its own
+            if getattr(type(model), method, None) is not getattr(InductiveClassifier, method):
+                return False
         return model._sees_features and isinstance(model.start, str | None)
 
     def whole(
@@ -211,9 +212,7 @@ class FittedCandidate:
         started = time.perf_counter()
         try:
             fit = self._make()
-        except CandidateError:  # of the same candidate, before the mean with another deal
-            raise
-        except Exception as error:
+        except Exception as error:  # also that the candidate whose answer it needs cannot be fitted
             raise CandidateError(self.candidate.name, error) from error
         self.seconds += time.perf_counter() - started
         return fit
@@ -228,6 +227,10 @@ class FittedCandidate:
         """Its probabilities of the fitted rows."""
         return self.whole.probabilities
 
+    def make_whole(self) -> None:
+        """Fit the model of all that is known, if that was not done yet."""
+        _ = self.whole
+
     @property
     def is_whole(self) -> bool:
         """Whether the model of all that is known is there."""
@@ -237,8 +240,12 @@ class FittedCandidate:
         """Return the same candidate with the mean of both probabilities of held-out rows."""
         mean = (self.held_out + other.held_out) / 2.0
         held_out = np.where(np.isnan(mean), self.held_out, mean)  # if not all folds are held out
-        seconds = self.seconds + other.seconds
-        return FittedCandidate(self.candidate, held_out, lambda: self.whole, seconds)
+        mean_of_both = FittedCandidate(
+            self.candidate, held_out, self._make, self.seconds + other.seconds
+        )
+        if self.is_whole:
+            vars(mean_of_both)["whole"] = self.whole
+        return mean_of_both
 
 
 def row_probabilities(model: Any, X: FloatArray, classes: AnyArray) -> FloatArray:
@@ -315,6 +322,7 @@ class Compared(NamedTuple):
         Why others were given up.
     of_refinement : float
         How much likelier held-out totals are by a forest taught refined labels; see `TaughtTrees`.
+        Whether neighbors agree is seen even if the forest was given up beside better methods.
     """
 
     fitted: list[FittedCandidate]
@@ -393,7 +401,7 @@ def fit_candidates(
                             break
                 one.seconds = time.perf_counter() - started
                 if not n_folds or not (fits.lazy or held_out_only):
-                    assert one.whole
+                    one.make_whole()
                 if not lag:
                     race.enter(fits)
             except KeyboardInterrupt:
@@ -404,7 +412,8 @@ def fit_candidates(
                 warn_of(said)
                 break
             except Exception as error:  # one method must not cost the answers of the others
-                warn_of(f"{candidate.name} could not be fitted and was left out: {error}")
+                cause = error.__cause__ if isinstance(error, CandidateError) else error
+                warn_of(f"{candidate.name} could not be fitted and was left out: {cause}")
                 seconds[number, n_done:] = 0.0
                 continue
             of_refinement = max(of_refinement, fits.of_refinement)

@@ -31,7 +31,7 @@ from apportion.estimators.lp_llp import LPLLP
 from apportion.exceptions import CandidateWarning, counted, users_level
 from apportion.graphs import Graph
 from apportion.model_selection._accuracy import EstimatedAccuracy, estimate_accuracy, withheld
-from apportion.model_selection._calibration import Calibration, calibrate, known_totals
+from apportion.model_selection._calibration import Calibration
 from apportion.model_selection._candidate_fits import (
     CandidateError,
     FittedCandidate,
@@ -45,7 +45,7 @@ from apportion.model_selection._candidates import TAKES_MEMORY, Candidate, memor
 from apportion.model_selection._forests import REFINES, TaughtTrees
 from apportion.model_selection._in_time import InTime, learn_persistence
 from apportion.model_selection._smoothing import smoothed_on_graph
-from apportion.model_selection._weights import Weighing, weigh_candidates
+from apportion.model_selection._weights import Weighing, by_held_out_totals, weigh_candidates
 from apportion.model_selection.candidate_report import CandidateReport, WeighedCandidate
 from apportion.supervision.bags import Bags, match_bags
 from apportion.supervision.rows_in_time import rows_in_time
@@ -191,7 +191,10 @@ class WeighingClassifier(BagClassifier):
         P, final, about_time, about_graph = result.average, result.final, "", ""
         along_time = in_time = None
         if in_order is not None:
-            in_time, about_time = _learned_in_time(result, in_order)
+            try:
+                in_time, about_time = _learned_in_time(result, in_order)
+            except KeyboardInterrupt:
+                _keep_or_raise("probabilities are not smoothed along time")
         helps = in_time is not None or bags.most_episodes is not None
         if self.decode == "sequence" and in_order is not None and helps:
             along_time = self._decoded_along_time(problem.X, final(P), bags, in_order, in_time)
@@ -271,7 +274,7 @@ class WeighingClassifier(BagClassifier):
     ) -> tuple[FloatArray, Decoding, str]:
         """Return soft labels and labels, refined or smoothed on a graph if totals ask for it."""
         bags = problem.bags
-        if of_refinement > REFINES:
+        if of_refinement > REFINES and self.decode != "threshold":
             why = (
                 "labels are refined on a graph of similar rows, because held-out totals are "
                 f"likelier by {of_refinement:.0f} in the log-likelihood if a forest learns such "
@@ -481,8 +484,9 @@ def _weighed(
             warnings.simplefilter("always")
             try:
                 result = weigh_candidates(fitted, problem, held_out)
-                pairs = zip(result.fitted, result.weights, strict=True)
-                assert all(one.whole for one, weight in pairs if weight)
+                for one, weight in zip(result.fitted, result.weights, strict=True):
+                    if weight:
+                        one.make_whole()
             except KeyboardInterrupt:
                 fitted, unfinished = _after_interrupt(fitted, problem, held_out)
                 left_out |= unfinished
@@ -503,16 +507,18 @@ def _after_interrupt(
 ) -> tuple[list[FittedCandidate], dict[str, str]]:
     """Return the candidates that an interrupt leaves, and why others are left out.
 
-    These are the ones that are fitted to all bags; if there is none, the one whose held-out totals
-    are likeliest is fitted after all. The interrupt goes on if it is the second.
+    These are the ones that have weight and are fitted to all bags; if there is none, the one whose
+    held-out totals are likeliest is fitted after all. The interrupt goes on if it is the second, or
+    if there is nothing to choose from.
     """
+    if len(fitted) == 1:
+        raise KeyboardInterrupt
     if held_out.any():
-        why = "as no other method was fitted to all bags yet"
-        kept = [one for one in fitted if one.is_whole]
-        if not kept:
-            known = known_totals(problem.bags, held_out, problem.standardized)
-            found = [calibrate(one.held_out[known.rows], known).log_likelihood for one in fitted]
-            kept = [fitted[int(np.argmax(found))]]
+        why = "as no other method of some weight was fitted to all bags yet"
+        found = by_held_out_totals(fitted, problem, held_out)
+        kept = [one for one, w in zip(fitted, found.weights, strict=True) if w and one.is_whole]
+        likelihoods = [calibration.log_likelihood for calibration in found.calibrations]
+        kept = kept or [fitted[int(np.argmax(likelihoods))]]
     else:  # all are, and what goes on is LPLLP, with their average as prior
         why = "not smoothed on a graph"
         kept = [one for one in fitted if not isinstance(one.candidate.estimator, LPLLP)]

@@ -141,15 +141,16 @@ def weigh_candidates(
     """
     if not held_out.any():
         return _without_held_out_totals(fitted, problem)
-    weighing = _by_held_out_totals(fitted, problem, held_out)
+    weighing = by_held_out_totals(fitted, problem, held_out)
     if not weighing.calibrated:
         return weighing
     return weighing.with_shifts_for(problem.bags.overall)
 
 
-def _by_held_out_totals(
+def by_held_out_totals(
     fitted: Sequence[FittedCandidate], problem: Problem, held_out: BoolArray
 ) -> Weighing:
+    """Return weights and calibrations, without shifts for candidates fitted to all bags."""
     known = known_totals(problem.bags, held_out, problem.standardized)
     calibrations = [calibrate(one.held_out[known.rows], known) for one in fitted]
     log_likelihoods = np.array([c.log_likelihood for c in calibrations])
