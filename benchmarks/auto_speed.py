@@ -3,6 +3,7 @@
     python benchmarks/auto_speed.py COMMIT                         # about ten minutes
     python benchmarks/auto_speed.py COMMIT --rows 1000 10000 --repeat 3
     python benchmarks/auto_speed.py COMMIT --lpllp                 # LPLLP beside LabelSpreading
+    python benchmarks/auto_speed.py COMMIT --standardized          # units tell nothing
 
 The rows are three clustered classes (`make_classification`, 20 features, 10 of them informative) in
 random bags of 16 rows up to 1,000 rows, else of 50. Every fit runs in a process of its own, which
@@ -32,6 +33,7 @@ WORKER = """
 import json, resource, sys, time, warnings
 import numpy as np
 from sklearn.datasets import make_classification
+from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import LabelSpreading
 from apportion import LPLLP, AutoLLP, Totals
 warnings.simplefilter("ignore")
@@ -39,6 +41,8 @@ warnings.simplefilter("ignore")
 def fitted(method, n):
     size = 16 if n <= 1000 else 50
     X, y = make_classification(n, 20, n_informative=10, n_classes=3, random_state=0)
+    if standardized:
+        X = StandardScaler().fit_transform(X)
     bags = np.random.default_rng(0).permutation(n) // size
     totals = Totals.from_labels(y, bags)
     started, clock = time.process_time(), time.perf_counter()
@@ -55,17 +59,17 @@ def fitted(method, n):
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
-method, n = sys.argv[1], int(sys.argv[2])
+method, n, standardized = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
 fitted("LPLLP", 200)
 fitted(method, 200)
 print(json.dumps(fitted(method, n)))
 """
 
 
-def measured(source: Path, method: str, n_rows: int) -> dict[str, Any]:
+def measured(source: Path, method: str, n_rows: int, standardized: bool) -> dict[str, Any]:
     """Return what one fit of the code in a folder took."""
     answer = subprocess.run(
-        [sys.executable, "-c", WORKER, method, str(n_rows)],
+        [sys.executable, "-c", WORKER, method, str(n_rows), str(standardized)],
         env={**os.environ, "PYTHONPATH": str(source)},
         capture_output=True,
         text=True,
@@ -77,14 +81,16 @@ def measured(source: Path, method: str, n_rows: int) -> dict[str, Any]:
     return found
 
 
-def compare(what: list[tuple[str, Path, str]], rows: list[int], repeat: int, unit: str) -> None:
+def compare(
+    what: list[tuple[str, Path, str]], rows: list[int], asked: argparse.Namespace, unit: str
+) -> None:
     """Print a line for each method and number of rows; ratios are to the one called `unit`."""
     print(f"{'rows':>8} {'':24} {'CPU s':>8} {'wall s':>8} {'× ' + unit:>16} {'accuracy':>9} MiB")
     for n_rows in rows:
         best: dict[str, dict[str, Any]] = {}
-        for _ in range(repeat):
+        for _ in range(asked.repeat):
             for name, source, method in what:
-                found = measured(source, method, n_rows)
+                found = measured(source, method, n_rows, asked.standardized)
                 if name not in best or found["cpu"] < best[name]["cpu"]:
                     best[name] = found
         for name, found in best.items():
@@ -104,6 +110,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--lpllp", action="store_true", help="LPLLP beside LabelSpreading(knn)")
     parser.add_argument("--without-old", action="store_true", help="leave out the old AutoLLP")
+    parser.add_argument("--standardized", action="store_true", help="features of variance 1")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         old = extract(asked.commit, Path(folder))
@@ -113,7 +120,7 @@ def main() -> None:
                 ("LPLLP, old", old, "LPLLP"),
                 ("LPLLP", ROOT / "src", "LPLLP"),
             ]
-            compare(what, asked.rows or list(SPREADING_ROWS), asked.repeat, "LabelSpreading")
+            compare(what, asked.rows or list(SPREADING_ROWS), asked, "LabelSpreading")
             return
         what = [
             ("LPLLP, old", old, "LPLLP"),
@@ -123,7 +130,7 @@ def main() -> None:
         ]
         if asked.without_old:
             del what[1]
-        compare(what, asked.rows or list(ROWS), asked.repeat, "LPLLP, old")
+        compare(what, asked.rows or list(ROWS), asked, "LPLLP, old")
 
 
 if __name__ == "__main__":
