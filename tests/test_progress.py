@@ -230,7 +230,7 @@ def test_the_graphs_of_a_grid_are_one_job():
     X, known = some_bags(60)
     reports = reports_of(lambda: LPLLP(RBFGraph([0.01, 0.1, 1.0])).fit(X, **known))
     rises(reports, "propagating")
-    assert any("graph 4 of at most 4" in detail for detail in details(reports))
+    assert any("graph 3 of at most 3" in detail for detail in details(reports))
 
 
 def test_labels_that_are_refined_from_random_starts_do_not_begin_again():

@@ -97,12 +97,12 @@ class GraphChoice:
         """
         several = graph.n_candidates > 1
         tol = max(self.settings.tol, _ROUGH_TOL) if several else self.settings.tol
+        goes_on = tol > self.settings.tol
         rough = replace(self.settings, tol=tol)
-        with several_runs(
-            PROPAGATING, "graph", graph.n_candidates + several, at_most=True
-        ) as next_run:
+        n_runs = graph.n_candidates + goes_on
+        with several_runs(PROPAGATING, "graph", n_runs, at_most=True) as next_run:
             best = self._smoothest(graph.candidates(X), rough, next_run)
-            if rough.tol <= self.settings.tol:
+            if not goes_on:
                 return best
             next_run()
             return self._continued(best)
