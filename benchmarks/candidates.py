@@ -80,6 +80,7 @@ def every_method() -> dict[str, Factory]:
         "EMLLP": lambda seed: ap.EMLLP(random_state=seed),
         "EMLLP trees": lambda seed: ap.EMLLP("trees", random_state=seed),
         "AutoLLP": lambda seed: seeded(ap.AutoLLP(), seed),
+        "AutoLLP fast": lambda seed: seeded(ap.AutoLLP("fast"), seed),
     }
 
 

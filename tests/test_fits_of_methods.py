@@ -367,3 +367,16 @@ def test_an_interrupt_keeps_no_method_without_weight(monkeypatch):
     with pytest.warns(CandidateWarning, match="the answer is that of gp"):
         model.fit(X, **known)
     assert list(model.candidates_) == ["gp"]
+
+
+def test_what_was_done_on_a_graph_is_noted(monkeypatch):
+    X, _, known = some_bags()
+    monkeypatch.setattr(
+        _weighing, "smoothed_on_graph", lambda result, *_: (result.average, "it was smoothed")
+    )
+    ids = np.array(known["bags"].tolist(), dtype=object)
+    supervision = Supervision(ids, known["proportions"], None, None, {})
+    assert "graph: it was smoothed" in label_rows(X, supervision, AutoLLP(METHODS)).notes
+    monkeypatch.setattr(_weighing, "smoothed_on_graph", lambda *_: None)
+    notes = label_rows(X, supervision, AutoLLP(METHODS)).notes
+    assert not any(note.startswith("graph: ") for note in notes)

@@ -485,6 +485,7 @@ def fit_known(model: BagClassifier, X: FloatArray, known: Supervision) -> Fitted
         if not any(isinstance(warning.message, CandidateWarning) for warning in caught):
             notes += [report.reason] * bool(report.reason)
         notes += [f"time: {report.about_time}"] * bool(report.about_time)
+        notes += [f"graph: {report.about_graph}"] * bool(report.about_graph)
     if isinstance(model, LPLLP) and when:
         notes.append(
             f"time: rows that follow each other are tied with weight {model.time_weight_:g}"

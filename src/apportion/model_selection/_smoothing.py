@@ -17,7 +17,7 @@ _PRIOR_WEIGHTS = (0.3, 0.1, 1.0)
 _CLEARLY = 4.0
 """How far the log-likelihood must rise. With the prior weight that lets it rise most, labels of 18
 clusters are right for .016 more of the rows in the mean, for less in none of them; labels of 114
-tables for .0006 more, at worst .011 less; labels of natural bags (SPHERE, WISDM, made-up weeks)
+tables for .0006 more, at worst .011 less; labels of natural bags (SPHERE, WISDM, synthetic weeks)
 for 0 to .019 more. Looked at for this: clusters and tables; 3 to 5 would do as well. Natural bags
 were looked at afterwards."""
 
